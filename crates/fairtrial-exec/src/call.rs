@@ -1,0 +1,380 @@
+//! What to run and on which terms. Owns the shape of a call and its validity; knows nothing of how it runs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::limits::Limits;
+use crate::sandbox::Level;
+
+/// One thing to run: the work and the terms it runs under.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// What runs.
+    pub work: Work,
+    /// Environment changes: a value, or `None` to unset a variable for this call only.
+    pub env: BTreeMap<String, Option<String>>,
+    /// Working directory; `None` is the call's own scratch directory.
+    pub cwd: Option<PathBuf>,
+    /// Longest run, counted from the acknowledgement.
+    pub timeout: Option<Duration>,
+    /// Longest wait in the queue.
+    pub queue_timeout: Option<Duration>,
+    /// Between SIGTERM and SIGKILL at the deadline.
+    pub term_grace: Duration,
+    /// What the call may use.
+    pub limits: Limits,
+    /// Isolation level asked for.
+    pub sandbox: Level,
+    /// Kept bytes per output stream.
+    pub capture_bytes: u64,
+}
+
+/// The three kinds of work.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// A function in source text.
+    Source(SourceWork),
+    /// A callable somebody pickled; trusted by whoever made the call.
+    Pickled(PickledWork),
+    /// A program with arguments.
+    Command(CommandWork),
+}
+
+/// A function in source text, called with data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceWork {
+    /// The text.
+    pub source: String,
+    /// What tracebacks call it.
+    pub filename: String,
+    /// The function to call.
+    pub function: String,
+    /// `(args, kwargs)`: a tuple of a tuple and a dict, in the data codec.
+    pub arguments: Vec<u8>,
+    /// Who runs it.
+    pub python: PythonTerms,
+}
+
+/// A pickled callable with its arguments, opaque to the engine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PickledWork {
+    /// Pickle of `(function, args, kwargs)`, in the layout of the worker protocol.
+    pub body: Vec<u8>,
+    /// Who runs it.
+    pub python: PythonTerms,
+}
+
+/// A program with arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommandWork {
+    /// Program and arguments; the program is searched in the call's `PATH`.
+    pub argv: Vec<String>,
+    /// Bytes for its standard input.
+    pub stdin: Vec<u8>,
+}
+
+/// Which interpreter runs a call, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PythonTerms {
+    /// The interpreter: a path, or a name searched in `PATH`.
+    pub python: String,
+    /// Directories put before `sys.path`.
+    pub python_path: Vec<PathBuf>,
+    /// Modules imported once by the zygote: the caller's trusted code.
+    pub preload: Vec<String>,
+    /// One process per call, or a process for many.
+    pub isolation: Isolation,
+    /// How the value travels.
+    pub result: ResultFormat,
+}
+
+impl Default for PythonTerms {
+    fn default() -> Self {
+        Self {
+            python: "python3".into(),
+            python_path: Vec::new(),
+            preload: Vec::new(),
+            isolation: Isolation::Fresh,
+            result: ResultFormat::Data,
+        }
+    }
+}
+
+/// How many calls a worker process serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Isolation {
+    /// One call, then gone.
+    Fresh,
+    /// Many calls, for trusted functions.
+    Reuse,
+}
+
+/// How a value travels from worker to caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ResultFormat {
+    /// Decoded by code that can only make data.
+    Data,
+    /// Opaque to the engine, which never unpickles.
+    Pickle,
+}
+
+/// Why a call was refused before anything ran.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{field}`: {problem}")]
+pub struct InvalidCall {
+    /// The field as users write it (`timeout_s`, `env.PATH`).
+    pub field: String,
+    /// What is wrong, and what would be right.
+    pub problem: String,
+}
+
+impl InvalidCall {
+    /// An objection to one field.
+    pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            problem: problem.into(),
+        }
+    }
+}
+
+/// Kept bytes per output stream unless a call says otherwise.
+pub const DEFAULT_CAPTURE_BYTES: u64 = 1 << 20;
+
+impl Call {
+    /// A call of `work` on default terms.
+    #[must_use]
+    pub fn new(work: Work) -> Self {
+        Self {
+            work,
+            env: BTreeMap::new(),
+            cwd: None,
+            timeout: None,
+            queue_timeout: None,
+            term_grace: Duration::ZERO,
+            limits: Limits::default(),
+            sandbox: Level::None,
+            capture_bytes: DEFAULT_CAPTURE_BYTES,
+        }
+    }
+
+    /// `function` of `source`, called with `arguments` (see [`SourceWork::arguments`]).
+    pub fn source(
+        source: impl Into<String>,
+        function: impl Into<String>,
+        arguments: Vec<u8>,
+    ) -> Self {
+        Self::new(Work::Source(SourceWork {
+            source: source.into(),
+            filename: "<source>".into(),
+            function: function.into(),
+            arguments,
+            python: PythonTerms::default(),
+        }))
+    }
+
+    /// A program with arguments.
+    pub fn command<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Self {
+        Self::new(Work::Command(CommandWork {
+            argv: argv.into_iter().map(Into::into).collect(),
+            stdin: Vec::new(),
+        }))
+    }
+
+    /// The interpreter terms, for the two kinds of work that have them.
+    #[must_use]
+    pub fn python(&self) -> Option<&PythonTerms> {
+        match &self.work {
+            Work::Source(work) => Some(&work.python),
+            Work::Pickled(work) => Some(&work.python),
+            Work::Command(_) => None,
+        }
+    }
+
+    /// As [`Call::python`], to change them.
+    pub fn python_mut(&mut self) -> Option<&mut PythonTerms> {
+        match &mut self.work {
+            Work::Source(work) => Some(&mut work.python),
+            Work::Pickled(work) => Some(&mut work.python),
+            Work::Command(_) => None,
+        }
+    }
+
+    /// Refuses what no engine could run: the last gate, whoever built the call.
+    pub fn validate(&self) -> Result<(), InvalidCall> {
+        self.validate_times()?;
+        self.validate_env()?;
+        self.limits.validate()?;
+        if self.sandbox != Level::None {
+            return Err(InvalidCall::new(
+                "sandbox",
+                format!(
+                    "level `{}` is not available in this version; use `none`",
+                    self.sandbox
+                ),
+            ));
+        }
+        self.validate_work()
+    }
+
+    fn validate_times(&self) -> Result<(), InvalidCall> {
+        for (field, time) in [
+            ("timeout_s", self.timeout),
+            ("queue_timeout_s", self.queue_timeout),
+        ] {
+            if time == Some(Duration::ZERO) {
+                return Err(InvalidCall::new(field, "must be greater than 0"));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_env(&self) -> Result<(), InvalidCall> {
+        for (name, value) in &self.env {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                return Err(InvalidCall::new(
+                    format!("env.{name}"),
+                    "a variable's name is not empty and has no `=` or NUL",
+                ));
+            }
+            if value.as_ref().is_some_and(|value| value.contains('\0')) {
+                return Err(InvalidCall::new(
+                    format!("env.{name}"),
+                    "a variable's value has no NUL",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_work(&self) -> Result<(), InvalidCall> {
+        let nul = |field: &str, text: &str| {
+            if text.contains('\0') {
+                Err(InvalidCall::new(field, "has a NUL character"))
+            } else {
+                Ok(())
+            }
+        };
+        if let Some(cwd) = &self.cwd {
+            nul("cwd", &cwd.to_string_lossy())?;
+        }
+        match &self.work {
+            Work::Command(work) => {
+                if work.argv.first().is_none_or(String::is_empty) {
+                    return Err(InvalidCall::new("argv", "names no program"));
+                }
+                work.argv.iter().try_for_each(|word| nul("argv", word))
+            }
+            Work::Source(work) if work.function.is_empty() => Err(InvalidCall::new(
+                "function",
+                "is empty; name the function to call",
+            )),
+            Work::Source(_) | Work::Pickled(_) => {
+                let terms = self
+                    .python()
+                    .expect("source and pickled work have python terms");
+                if terms.python.is_empty() {
+                    return Err(InvalidCall::new("python", "is empty; name an interpreter"));
+                }
+                nul("python", &terms.python)?;
+                terms
+                    .preload
+                    .iter()
+                    .try_for_each(|module| nul("preload", module))
+            }
+        }
+    }
+}
+
+/// A time in seconds as users write it: positive and finite.
+pub fn seconds(field: &str, value: f64) -> Result<Duration, InvalidCall> {
+    if !value.is_finite() || value <= 0.0 {
+        return Err(InvalidCall::new(
+            field,
+            format!("must be a positive number of seconds, not {value}"),
+        ));
+    }
+    Duration::try_from_secs_f64(value)
+        .ok()
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| InvalidCall::new(field, format!("{value} seconds is out of range")))
+}
+
+impl fmt::Display for Isolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fresh => "fresh",
+            Self::Reuse => "reuse",
+        })
+    }
+}
+
+impl FromStr for Isolation {
+    type Err = InvalidCall;
+    fn from_str(text: &str) -> Result<Self, InvalidCall> {
+        match text {
+            "fresh" => Ok(Self::Fresh),
+            "reuse" => Ok(Self::Reuse),
+            other => Err(InvalidCall::new(
+                "isolation",
+                format!("`{other}` is neither `fresh` nor `reuse`"),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for ResultFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Data => "data",
+            Self::Pickle => "pickle",
+        })
+    }
+}
+
+impl FromStr for ResultFormat {
+    type Err = InvalidCall;
+    fn from_str(text: &str) -> Result<Self, InvalidCall> {
+        match text {
+            "data" => Ok(Self::Data),
+            "pickle" => Ok(Self::Pickle),
+            other => Err(InvalidCall::new(
+                "result",
+                format!("`{other}` is neither `data` nor `pickle`"),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// EX-42
+    #[test]
+    fn a_bad_variable_name_is_refused_by_name() {
+        for name in ["A=B", "", "A\0"] {
+            let mut call = Call::command(["true"]);
+            call.env.insert(name.into(), None);
+            assert!(
+                call.validate().unwrap_err().field.starts_with("env."),
+                "{name:?}"
+            );
+        }
+    }
+
+    /// EX-46
+    #[test]
+    fn a_time_that_is_not_positive_and_finite_is_refused() {
+        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300, 1e-300] {
+            assert!(seconds("timeout_s", bad).is_err(), "{bad}");
+        }
+        assert_eq!(seconds("timeout_s", 0.5), Ok(Duration::from_millis(500)));
+        let mut call = Call::command(["true"]);
+        call.queue_timeout = Some(Duration::ZERO);
+        assert_eq!(call.validate().unwrap_err().field, "queue_timeout_s");
+    }
+}

@@ -1,0 +1,81 @@
+//! When the engine itself could not do its work. A failing candidate is an `Outcome`, never one of these.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::call::InvalidCall;
+
+/// Why the engine could not do its work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The call was refused; nothing was started and no event fired.
+    #[error("invalid call: {0}")]
+    InvalidCall(#[from] InvalidCall),
+    /// The backend no longer takes calls.
+    #[error("the backend is shut down")]
+    ShutDown,
+    /// The launcher could not be started or does not speak our protocol.
+    #[error("cannot start the launcher `{path}`: {problem}")]
+    Launcher {
+        /// Where it was looked for.
+        path: String,
+        /// What stood in the way.
+        problem: String,
+    },
+    /// The launcher died while the call was running; the call may have had effects and is not run again.
+    #[error("the launcher died while the call was running; nothing of the call is left")]
+    LauncherLost,
+    /// A process could not be started for want of a resource, after several tries.
+    #[error("cannot start a process ({step}): {source}")]
+    Spawn {
+        /// What was attempted.
+        step: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// No room for a large value.
+    #[error("no room for a value of {needed} bytes in `{dir}`: {free} bytes are free")]
+    Spill {
+        /// Bytes wanted.
+        needed: u64,
+        /// Bytes left.
+        free: u64,
+        /// The spill directory.
+        dir: PathBuf,
+    },
+    /// The spill directory is not safe or not usable.
+    #[error("cannot use the spill directory `{dir}`: {problem}")]
+    SpillDir {
+        /// The directory.
+        dir: PathBuf,
+        /// What is wrong, and what would mend it.
+        problem: String,
+    },
+    /// A variable or option of the engine does not parse.
+    #[error("bad configuration: `{name}`: {problem}")]
+    Config {
+        /// The variable or option.
+        name: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Another system call of the engine's own failed.
+    #[error("{attempt}: {source}")]
+    Io {
+        /// What was attempted.
+        attempt: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl EngineError {
+    /// For `map_err`: names what was attempted.
+    pub(crate) fn io<E: Into<io::Error>>(attempt: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::Io {
+            attempt,
+            source: source.into(),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The one event stream. Owns what can be told; who listens is `observers.rs`'s business.
+
+use crate::verdict::Verdict;
+
+/// Number of a submitted call, unique in its backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId(pub u64);
+
+/// What a backend tells its observers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A call was accepted.
+    Submit {
+        /// Which.
+        call: CallId,
+    },
+    /// A worker acknowledged it.
+    Start {
+        /// Which.
+        call: CallId,
+        /// By whom.
+        worker_id: String,
+    },
+    /// It is over; exactly one for each `Submit`. `verdict` is `None` when the engine failed.
+    Complete {
+        /// Which.
+        call: CallId,
+        /// What became of it.
+        verdict: Option<Verdict>,
+    },
+    /// A worker process exists.
+    WorkerStart {
+        /// Its id.
+        worker_id: String,
+        /// Its process.
+        pid: u32,
+        /// Threads its zygote had after preloading: more than one can make a fork hang.
+        zygote_threads: Option<u32>,
+    },
+    /// A worker process is gone.
+    WorkerExit {
+        /// Its id.
+        worker_id: String,
+        /// Why.
+        reason: ExitReason,
+        /// How, as the kernel says.
+        status: Option<crate::outcome::Exit>,
+    },
+    /// The backend is shut down; exactly one, and the last.
+    Shutdown,
+}
+
+impl Event {
+    /// The name in the public contract.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Submit { .. } => "submit",
+            Self::Start { .. } => "start",
+            Self::Complete { .. } => "complete",
+            Self::WorkerStart { .. } => "worker_start",
+            Self::WorkerExit { .. } => "worker_exit",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// Why a worker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExitReason {
+    /// A `fresh` worker or a command served its call.
+    CallDone,
+    /// The call's deadline passed.
+    Timeout,
+    /// The call was cancelled.
+    Cancelled,
+    /// The call passed a limit.
+    Limit(Verdict),
+    /// It ended by itself, or broke the protocol.
+    Crashed,
+    /// Unused for `idle_timeout`, or its slot was wanted for another key.
+    Idle,
+    /// It served `max_calls` calls.
+    MaxCalls,
+    /// It was older than `max_age`.
+    MaxAge,
+    /// It grew by more than `rss_growth`.
+    RssGrowth,
+    /// Its last verdict was not `ok`.
+    AfterError,
+    /// The backend was shut down.
+    Shutdown,
+}
+
+impl ExitReason {
+    /// The name in the public contract.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CallDone => "call_done",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Limit(verdict) => verdict.name(),
+            Self::Crashed => "crashed",
+            Self::Idle => "idle",
+            Self::MaxCalls => "max_calls",
+            Self::MaxAge => "max_age",
+            Self::RssGrowth => "rss_growth",
+            Self::AfterError => "after_error",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}

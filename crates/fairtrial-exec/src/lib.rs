@@ -1,0 +1,49 @@
+//! Runs calls that nobody vouches for, each in its own process, and says what happened.
+//!
+//! Owns calls and outcomes, the launcher protocol, workers, spill files and every system call; never git, studies or
+//! printing.
+
+#[cfg(feature = "engine")]
+mod backend;
+#[cfg(feature = "engine")]
+mod call;
+#[cfg(feature = "engine")]
+mod capture;
+#[cfg(feature = "engine")]
+mod error;
+#[cfg(feature = "engine")]
+mod event;
+#[cfg(feature = "engine")]
+mod limits;
+pub mod linux;
+#[cfg(feature = "engine")]
+mod metrics;
+#[cfg(feature = "engine")]
+mod outcome;
+pub mod protocol;
+#[cfg(feature = "engine")]
+mod sandbox;
+#[cfg(feature = "engine")]
+mod spill;
+#[cfg(feature = "engine")]
+pub mod value;
+#[cfg(feature = "engine")]
+mod verdict;
+
+#[cfg(feature = "engine")]
+pub use {
+    backend::{Backend, Shutdown},
+    call::{
+        Call, CommandWork, DEFAULT_CAPTURE_BYTES, InvalidCall, Isolation, PickledWork, PythonTerms,
+        ResultFormat, SourceWork, Work, seconds,
+    },
+    capture::{Capture, Captured},
+    error::EngineError,
+    event::{CallId, Event, ExitReason},
+    limits::{DEFAULT_OUTPUT_BYTES, Limits, Size, parse_duration, parse_size},
+    metrics::{MeasuredBy, Metrics, PeakSource},
+    outcome::{EncodedValue, ErrorReport, Exit, Outcome},
+    sandbox::{InForce, Level, Mechanism, State},
+    spill::Body,
+    verdict::Verdict,
+};

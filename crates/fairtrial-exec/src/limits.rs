@@ -1,0 +1,182 @@
+//! What a call may use; sizes and durations as users write and read them.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::call::InvalidCall;
+
+/// What a call may use. `None` is no limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    /// Resident memory of the whole tree.
+    pub memory_bytes: Option<u64>,
+    /// Processor time of the whole tree.
+    pub cpu: Option<Duration>,
+    /// Processes and threads of the whole tree.
+    pub processes: Option<u64>,
+    /// Open descriptors per process.
+    pub open_files: Option<u64>,
+    /// Size of a file, and of a result.
+    pub file_bytes: Option<u64>,
+    /// Bytes on both output streams together.
+    pub output_bytes: Option<u64>,
+}
+
+/// Output of a call on both streams unless it says otherwise.
+pub const DEFAULT_OUTPUT_BYTES: u64 = 64 << 20;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: None,
+            cpu: None,
+            processes: None,
+            open_files: None,
+            file_bytes: None,
+            output_bytes: Some(DEFAULT_OUTPUT_BYTES),
+        }
+    }
+}
+
+impl Limits {
+    pub(crate) fn validate(&self) -> Result<(), InvalidCall> {
+        let counts = [
+            ("limits.memory_bytes", self.memory_bytes),
+            ("limits.processes", self.processes),
+            ("limits.open_files", self.open_files),
+            ("limits.file_bytes", self.file_bytes),
+            ("limits.output_bytes", self.output_bytes),
+            (
+                "limits.cpu_s",
+                self.cpu
+                    .map(|cpu| u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX)),
+            ),
+        ];
+        match counts.iter().find(|(_, value)| *value == Some(0)) {
+            Some((field, _)) => Err(InvalidCall::new(*field, "must be greater than 0")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads `512M`, `2G`, `64KiB`, `1048576`: binary multiples, as users of `ulimit` and Docker expect.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        other => {
+            return Err(format!(
+                "unknown unit `{other}` in `{text}`; use K, M, G or T, as in `512M`"
+            ));
+        }
+    };
+    scale(number, shift)
+        .ok_or_else(|| format!("`{text}` is not a size; write for example `512M` or `2G`"))
+}
+
+fn scale(number: &str, shift: u32) -> Option<u64> {
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole
+            .checked_shl(shift)
+            .filter(|size| size >> shift == whole && *size > 0);
+    }
+    let size = number.parse::<f64>().ok()? * (1_u64 << shift) as f64;
+    (size >= 1.0 && size < u64::MAX as f64).then_some(size as u64)
+}
+
+/// Reads `5s`, `250ms`, `2m`, `1h`, `1.5`: a bare number is seconds.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let seconds_per_unit = match unit.trim() {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        other => {
+            return Err(format!(
+                "unknown unit `{other}` in `{text}`; use ms, s, m or h, as in `5s`"
+            ));
+        }
+    };
+    number
+        .parse::<f64>()
+        .ok()
+        .and_then(|number| Duration::try_from_secs_f64(number * seconds_per_unit).ok())
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| {
+            format!("`{text}` is not a positive time; write for example `5s` or `250ms`")
+        })
+}
+
+/// A byte count for people: `1.5 GiB`.
+#[derive(Clone, Copy, Debug)]
+pub struct Size(pub u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut value = self.0 as f64;
+        let mut units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].iter();
+        let mut unit = units.next().expect("the list is not empty");
+        while value >= 1024.0 {
+            let Some(next) = units.next() else { break };
+            (value, unit) = (value / 1024.0, next);
+        }
+        let digits = usize::from(value.fract() > 0.05 && value < 100.0);
+        write!(f, "{value:.digits$} {unit}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_binary_and_never_zero_or_wrapped() {
+        assert_eq!(parse_size("512M"), Ok(512 << 20));
+        assert_eq!(parse_size("1.5g"), Ok(3 << 29));
+        assert_eq!(parse_size("64KiB"), Ok(65536));
+        assert_eq!(parse_size("7"), Ok(7));
+        for bad in [
+            "",
+            "0",
+            "-1",
+            "5X",
+            "99999999999999999999",
+            "17179869184T",
+            "1..2M",
+        ] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units_and_are_positive() {
+        assert_eq!(parse_duration("5s"), Ok(Duration::from_secs(5)));
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        for bad in ["", "0", "-1s", "5 parsecs", "inf", "nan", "1e400"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_shown_for_people() {
+        assert_eq!(Size(0).to_string(), "0 B");
+        assert_eq!(Size(1536).to_string(), "1.5 KiB");
+        assert_eq!(Size(512 << 20).to_string(), "512 MiB");
+    }
+}

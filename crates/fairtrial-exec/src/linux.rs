@@ -1,0 +1,1 @@
+//! Every `unsafe` and every system call, one module per mechanism.

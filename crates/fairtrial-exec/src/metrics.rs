@@ -1,0 +1,78 @@
+//! Numbers about a call, each with where it came from. What was not measured is `None`, never 0.
+
+use std::fmt;
+
+/// What a call cost, as seen from outside it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metrics {
+    /// Acknowledgement to reply, on the engine's monotonic clock.
+    pub wall_ns: Option<u64>,
+    /// Submission to acknowledgement.
+    pub queue_ns: Option<u64>,
+    /// Processor time in user mode.
+    pub user_ns: Option<u64>,
+    /// Processor time in the kernel.
+    pub system_ns: Option<u64>,
+    /// Largest resident size.
+    pub peak_rss_bytes: Option<u64>,
+    /// What measured the peak.
+    pub peak_source: Option<PeakSource>,
+    /// The acknowledgement, as Unix time: the monotonic clock anchored once at engine start.
+    pub started_at_ns: Option<u64>,
+    /// The reply, on the same clock.
+    pub finished_at_ns: Option<u64>,
+    /// Process that ran it.
+    pub worker_pid: Option<u32>,
+    /// 12 hex digits: stable for a process, new for each.
+    pub worker_id: Option<String>,
+    /// Machine that ran it.
+    pub node_id: Option<String>,
+    /// Resident size at the acknowledgement, preloaded modules included.
+    pub base_rss_bytes: Option<u64>,
+    /// Processes alive when the call ended, besides the worker.
+    pub leaked_processes: Option<u64>,
+    /// Who read the counters.
+    pub measured_by: Option<MeasuredBy>,
+}
+
+/// What measured peak memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeakSource {
+    /// The call's own control group.
+    Cgroup,
+    /// The kernel's high-water mark, reset before the call.
+    Vmhwm,
+    /// `wait4` of the worker.
+    Rusage,
+    /// The launcher's samples of the tree.
+    Sampled,
+}
+
+/// Who read the counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeasuredBy {
+    /// The engine, from outside.
+    Engine,
+    /// The worker itself: prefetched calls of trusted functions.
+    Worker,
+}
+
+impl fmt::Display for PeakSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cgroup => "cgroup",
+            Self::Vmhwm => "vmhwm",
+            Self::Rusage => "rusage",
+            Self::Sampled => "sampled",
+        })
+    }
+}
+
+impl fmt::Display for MeasuredBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Engine => "engine",
+            Self::Worker => "worker",
+        })
+    }
+}

@@ -1,0 +1,3 @@
+//! Takes the socket, dies with the engine, serves.
+
+fn main() {}
