@@ -1,0 +1,359 @@
+# What a call finds on arrival and what is put back behind it: cwd, environment, `sys.path`, modules, limits, signals,
+# streams. Runs in the worker; the shim decides when. Everything it calls is bound before any candidate runs.
+import _signal
+import io as _io
+import os as _os
+import sys as _sys
+from fcntl import F_DUPFD_CLOEXEC as _F_DUPFD_CLOEXEC
+from fcntl import fcntl as _fcntl
+from os import chdir as _chdir
+from os import close as _close
+from os import dup2 as _dup2
+from os import getcwd as _getcwd
+from os import listdir as _listdir
+from os import pipe as _pipe
+from os import putenv as _putenv
+from os import umask as _umask
+from os import unsetenv as _unsetenv
+from os.path import abspath as _abspath
+from os.path import isfile as _isfile
+from os.path import realpath as _realpath
+
+_resource_was_loaded = "resource" in _sys.modules
+import resource as _resource  # noqa: E402
+
+if not _resource_was_loaded:
+    del _sys.modules["resource"]  # so that its presence tells whether a candidate may have touched a limit
+
+_getsignal = _signal.getsignal
+_setsignal = _signal.signal
+_setitimer = _signal.setitimer
+_sigmask = _signal.pthread_sigmask
+_SIG_SETMASK = _signal.SIG_SETMASK
+_SIG_DFL, _SIG_IGN = _signal.SIG_DFL, _signal.SIG_IGN
+_int_handler = _signal.default_int_handler
+_SIGNALS = sorted(set(int(n) for n in _signal.valid_signals()) - {9, 19}) if hasattr(_signal, "valid_signals") else []
+_LIMITS = sorted({getattr(_resource, name) for name in dir(_resource) if name.startswith("RLIMIT_")})
+_getrlimit, _setrlimit = _resource.getrlimit, _resource.setrlimit
+_INFINITY = _resource.RLIM_INFINITY
+_set_wakeup_fd = _signal.set_wakeup_fd
+_settrace, _setprofile = _sys.settrace, _sys.setprofile
+_getrecursionlimit, _setrecursionlimit = _sys.getrecursionlimit, _sys.setrecursionlimit
+_FileIO, _BufferedReader, _TextIOWrapper = _io.FileIO, _io.BufferedReader, _io.TextIOWrapper
+_modules = _sys.modules
+_sys_names, _os_names = vars(_sys), vars(_os)  # of which a candidate may delete any
+_HIGH = 200  # candidates count descriptors from 3; the shim's own are out of their way
+
+
+class SetupFailed(Exception):
+    """The terms of a call could not be met."""
+
+
+def raise_descriptor(descriptor):
+    """A duplicate with a high number, or the next free one where the limit is low."""
+    try:
+        return _fcntl(descriptor, _F_DUPFD_CLOEXEC, _HIGH)
+    except OSError:
+        return _fcntl(descriptor, _F_DUPFD_CLOEXEC, 3)
+
+
+def reset_signals():
+    """The handlers that every call starts from (EX-35)."""
+    for number in _SIGNALS:
+        wanted = _int_handler if number == 2 else _SIG_IGN if number == 13 else _SIG_DFL
+        if _getsignal(number) is not wanted and _getsignal(number) != wanted:
+            try:
+                _setsignal(number, wanted)
+            except (OSError, ValueError):
+                pass  # the C library keeps a few real-time signals to itself
+
+
+def open_streams():
+    """Fresh `sys.stdin`, `stdout` and `stderr` over descriptors 0 to 2.
+
+    Unbuffered, as under `python -u`: what was printed before a crash, a kill or `os._exit` has been seen (EX-77), part
+    of a line too. A million prints take 2.1 s so, 2.2 s line-buffered and 0.5 s block-buffered, which loses them.
+    Made while 1 and 2 are pipes, as they will be in a worker: a stream asks once whether it can seek.
+    """
+    streams = []
+    kept = [raise_descriptor(number) for number in (1, 2)]
+    pipe = _pipe()
+    for number in (1, 2):
+        _dup2(pipe[1], number)
+    for number, mode in ((0, "r"), (1, "w"), (2, "w")):
+        raw = _FileIO(number, mode, closefd=False)
+        buffer = _BufferedReader(raw) if mode == "r" else raw
+        errors = "backslashreplace" if number == 2 else _stream_errors
+        stream = _TextIOWrapper(buffer, _stream_encoding, errors, write_through=mode == "w")
+        stream.mode = mode
+        streams.append(stream)
+    _sys.stdin, _sys.stdout, _sys.stderr = streams
+    _sys.__stdin__, _sys.__stdout__, _sys.__stderr__ = streams
+    for number, descriptor in zip((1, 2), kept):
+        _dup2(descriptor, number)
+        _close(descriptor)
+    _close(pipe[0])
+    _close(pipe[1])
+
+
+_stream_encoding = getattr(_sys.__stdout__, "encoding", None) or "utf-8"
+_stream_errors = getattr(_sys.__stdout__, "errors", None) or "strict"
+
+
+class Terms:
+    """A worker's surroundings as a call may set them, and the base they return to."""
+
+    def __init__(self, startup):
+        self.startup = startup  # modules that the interpreter itself loaded; no path shadows those
+        self.environ = _os.environ
+        self.data = self.environ._data
+        self.path_list = _sys.path
+        self.argv_list = _sys.argv
+        self.kept = None  # duplicates of descriptors 0 to 2, once the worker is reused
+        self.asked = None
+        self.entries = ()
+        self.evicted = {}
+        self.take_base()
+
+    def take_base(self):
+        """Makes the present state the one that is restored."""
+        self.base_path = self.path = list(self.path_list)
+        self.base_env = self.env = dict(self.data)
+        self.base_cwd = self.cwd = _getcwd_or_none()
+        self.asked = None
+        if self.kept is not None:
+            self._take_reuse_base()
+
+    def prepare_reuse(self):
+        """What only a worker that serves several calls must remember."""
+        if self.kept is None:
+            self.kept = [raise_descriptor(number) for number in (0, 1, 2)]
+            self._take_reuse_base()
+
+    def _take_reuse_base(self):
+        self.argv = list(self.argv_list)
+        self.umask = _umask(0o077)
+        _umask(self.umask)
+        self.handlers = list(map(_getsignal, _SIGNALS))
+        self.streams = (_sys.stdin, _sys.stdout, _sys.stderr)
+        self.limits = [_getrlimit(which)[0] for which in _LIMITS]
+        self.recursion_limit = _getrecursionlimit()
+
+    def meet(self, header):
+        """Brings about what the call asks for. What the call before asked for too is already so."""
+        cwd, env, path, rlimits = header.get("cwd"), header.get("env"), header.get("path"), header.get("rlimits")
+        asked = (cwd, env, path, rlimits)
+        if asked != self.asked:
+            if self.asked is not None:
+                self._return_to_base()
+            self.asked = asked
+            if env:
+                self._set_env(env)
+        if rlimits:
+            self._set_limits(rlimits, header.get("reuse"))
+        if cwd and cwd != self.cwd:
+            self._enter(cwd)
+        if path:
+            self._put_first(path)
+
+    def settle(self):
+        """Puts back what the call changed. What holds already costs a comparison."""
+        _settrace(None)
+        _setprofile(None)
+        if self.entries:
+            self._forget_path()
+        if _sys_names.get("path") is not self.path_list or self.path_list != self.path:
+            self.path_list[:] = self.path
+            _sys.path = self.path_list
+        if _sys_names.get("argv") is not self.argv_list or self.argv_list != self.argv:
+            self.argv_list[:] = self.argv
+            _sys.argv = self.argv_list
+        if not self._environ_holds():
+            _os.environ = self.environ
+            self.environ._data = self.data
+            self._set_environ(self.env)
+        if _getcwd_or_none() != self.cwd:
+            _chdir(self.cwd)
+        _umask(self.umask)
+        if "signal" in _modules:  # else none was set
+            self._restore_signals()
+        for number, kept in enumerate(self.kept):
+            _dup2(kept, number)
+        if not self._streams_hold():
+            self._restore_streams()
+        if _getrecursionlimit() != self.recursion_limit:
+            _setrecursionlimit(self.recursion_limit)
+        if (self.asked and self.asked[3]) or "resource" in _modules:
+            self._restore_limits()
+
+    def leave(self):
+        """Ends the stay in a directory that the engine is about to remove."""
+        if self.cwd != self.base_cwd and self.base_cwd is not None:
+            _chdir(self.base_cwd)
+            self.cwd = self.base_cwd
+
+    def _return_to_base(self):
+        if self.env is not self.base_env:
+            self._set_environ(self.base_env)
+            self.env = self.base_env
+        if self.cwd != self.base_cwd:
+            _chdir(self.base_cwd)
+            self.cwd = self.base_cwd
+        self.asked = None
+
+    def _set_env(self, changes):
+        wanted = dict(self.base_env)
+        for name, value in changes.items():
+            name = _os_bytes(name)
+            if value is None:
+                wanted.pop(name, None)
+            else:
+                wanted[name] = _os_bytes(value)
+        self._set_environ(wanted)
+        self.env = wanted
+
+    def _set_environ(self, wanted):
+        data = self.data
+        for name in [name for name in data if name not in wanted]:
+            _unsetenv(name)
+            del data[name]
+        for name, value in wanted.items():
+            if data.get(name) != value:
+                _putenv(name, value)
+                data[name] = value
+
+    def _enter(self, cwd):
+        try:
+            _chdir(cwd)
+        except (OSError, ValueError) as error:
+            raise SetupFailed("cannot enter cwd `%s`: %s" % (cwd, getattr(error, "strerror", None) or error)) from None
+        self.cwd = _getcwd_or_none()
+
+    def _set_limits(self, rlimits, reuse):
+        for which, value in rlimits:
+            if isinstance(which, str):
+                which = getattr(_resource, which)
+            hard = _getrlimit(which)[1]
+            soft = _INFINITY if value is None else value
+            if hard != _INFINITY and (soft == _INFINITY or soft > hard):
+                soft = hard
+            try:
+                _setrlimit(which, (soft, hard if reuse else soft))
+            except (OSError, ValueError) as error:
+                raise SetupFailed("cannot set rlimit %s to %s: %s" % (which, value, error)) from None
+
+    def _restore_signals(self):
+        _setitimer(1, 0)  # 0 was disarmed as soon as the candidate returned
+        _setitimer(2, 0)
+        _sigmask(_SIG_SETMASK, ())
+        _set_wakeup_fd(-1)
+        if list(map(_getsignal, _SIGNALS)) != self.handlers:
+            for number, wanted in zip(_SIGNALS, self.handlers):
+                if _getsignal(number) is not wanted:
+                    _setsignal(number, wanted)
+
+    def _restore_limits(self):
+        for which, wanted in zip(_LIMITS, self.limits):
+            soft, hard = _getrlimit(which)
+            if soft != wanted:
+                if hard != _INFINITY and (wanted == _INFINITY or wanted > hard):
+                    wanted = hard  # a lowered hard limit stays (documented)
+                _setrlimit(which, (wanted, hard))
+
+    def _put_first(self, path):
+        entries = []
+        for entry in path:
+            entry = _abspath(entry)
+            if entry not in entries and _realpath(entry) not in entries:
+                entries.append(entry)
+        self.entries = entries
+        self.path_list[:] = entries + [entry for entry in self.base_path if entry not in entries]
+        for entry in entries:
+            _sys.path_importer_cache.pop(entry, None)  # made anew: what it remembers may be out of date
+        shadowed = _shadowed(entries, self.startup)
+        self.evicted = {name: module for name, module in _modules.items() if name.partition(".")[0] in shadowed}
+        for name in self.evicted:
+            del _modules[name]
+        self.known = set(_modules)
+
+    def _forget_path(self):
+        """Removes what was imported from the entries and returns what they had shadowed."""
+        below = tuple(entry.rstrip("/") + "/" for entry in self.entries)
+        for name in [name for name in list(_modules) if name not in self.known]:
+            if _lives_below(_modules[name], below):
+                del _modules[name]
+        _modules.update(self.evicted)
+        cache = _sys.path_importer_cache
+        for entry in [entry for entry in cache if (entry + "/").startswith(below)]:
+            del cache[entry]
+        self.entries, self.evicted = (), {}
+
+    def _environ_holds(self):
+        return (
+            _os_names.get("environ") is self.environ
+            and self.environ.__dict__.get("_data") is self.data
+            and self.data == self.env
+        )
+
+    def _streams_hold(self):
+        stdin, stdout, stderr = self.streams
+        return (
+            _sys_names.get("stdin") is stdin
+            and _sys_names.get("stdout") is stdout
+            and _sys_names.get("stderr") is stderr
+            and self._streams_work()
+        )
+
+    def _streams_work(self):
+        stdin, stdout, stderr = self.streams
+        try:
+            return not (stdin.closed or stdout.closed or stderr.closed)
+        except ValueError:  # detached
+            return False
+
+    def _restore_streams(self):
+        _sys.stdin, _sys.stdout, _sys.stderr = self.streams
+        if not self._streams_work():
+            open_streams()
+            self.streams = (_sys.stdin, _sys.stdout, _sys.stderr)
+
+
+def _getcwd_or_none():
+    try:
+        return _getcwd()
+    except OSError:
+        return None  # removed under us
+
+
+def _os_bytes(text):
+    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+
+
+def _shadowed(entries, startup):
+    """Top-level modules, loaded already, that an import would now find in `entries`."""
+    loaded = {name for name in _modules if "." not in name} - startup
+    shadowed = set()
+    for entry in entries:
+        try:
+            names = _listdir(entry)
+        except OSError:
+            continue  # missing, or a zip: imports say what they find there
+        for name in names:
+            stem, _, rest = name.partition(".")
+            if stem in loaded and (rest in ("py", "pyc") or rest.endswith("so")):
+                shadowed.add(stem)
+            elif name in loaded and _isfile(entry + "/" + name + "/__init__.py"):
+                shadowed.add(name)  # a directory without it is no rival of a package found later
+    return shadowed
+
+
+def _lives_below(module, below):
+    try:
+        names = vars(module)
+        file = names.get("__file__")
+        if file is None:
+            file = next(iter(names.get("__path__", ())), None)
+            return isinstance(file, str) and (file + "/").startswith(below)
+        return isinstance(file, str) and file.startswith(below)
+    except BaseException:
+        return False  # a stranger put among the modules: left, as other modules are

@@ -1,0 +1,479 @@
+# A worker's life: take a call, run it, answer exactly once. It keeps its own references to all it needs, since a
+# candidate may change anything that is reachable by name.
+import _socket
+import faulthandler as _faulthandler
+import sys as _sys
+from marshal import loads as _load_header
+from mmap import MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap
+from os import _exit, close, getpid, writev
+from struct import Struct as _Struct
+from struct import pack as _pack
+from struct import unpack_from as _unpack_from
+
+_U32 = _Struct("<I")
+_SIZE = _Struct("<Q")
+_KIND_AND_SIZE = _Struct("<BQ")
+_PICKLE_HEAD = _Struct("<QQ")
+_IOV_MAX = 1024
+_BUFFER_ALIGNMENT = 64
+
+
+class Refused(Exception):
+    """The candidate cannot be called as asked: `type` and message go into the record, there are no frames."""
+
+    def __init__(self, type, message):
+        self.type = type
+        self.message = message
+
+
+class BadResult(Exception):
+    """The value cannot be sent; holds the error that says why."""
+
+
+async def _nothing():
+    pass
+
+
+_coroutine = _nothing()
+_Coroutine = type(_coroutine)
+_coroutine.close()
+_Module = type(_sys)
+# `exec` would hand down the shim's private copy.
+_candidate_builtins = vars(_modules["builtins"])
+
+
+def _make_caller():
+    """Calls from a frame whose globals are `__main__`'s: `eval`, `exec` and `globals` act on the caller's frame."""
+    names = vars(_modules["__main__"])
+    text = "def call(function, args, kwargs): return function(*args, **kwargs)"
+    exec(compile(text, "<fairtrial>", "exec"), names)
+    return names.pop("call")
+
+
+_call = _make_caller()
+_MAX_COMPILED = 64
+
+
+class Worker:
+    """Runs calls, one after the other, and answers each exactly once."""
+
+    def __init__(self, dump_signal, id_address):
+        """Made in the zygote: each page that a worker need not write after the fork saves it a fault."""
+        open_streams()
+        here, there = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        self.descriptor = raise_descriptor(here.fileno())  # kept for the worker's own
+        self.channel = Channel(_socket.socket(fileno=self.descriptor))
+        here.close()
+        there.close()
+        if dump_signal:
+            # Where a hung call hangs: the engine sends the signal just before it kills (EX-51).
+            _faulthandler.register(dump_signal, file=self.descriptor, all_threads=True, chain=False)
+        self.id_address = id_address
+        self.terms = Terms(STARTUP)
+        self.after_import = AfterImport()
+        self.compiled = {}
+        self.home = None
+        self.running = False
+        self.pid = None
+
+    def begin(self, channel, stdout, stderr):
+        """After the fork: takes its own descriptors, and draws its own random numbers."""
+        self.pid = getpid()
+        _dup2(stdout, 1)
+        _dup2(stderr, 2)
+        _dup2(channel, self.descriptor, False)
+        close(channel)
+        close(stdout)
+        close(stderr)
+        self.channel.socket.setblocking(True)
+        _sigmask(_SIG_SETMASK, ())
+        numpy_random = _modules.get("numpy.random")
+        if numpy_random is not None:
+            numpy_random.seed()  # `random` is reseeded by CPython itself
+
+    def serve(self):
+        try:
+            while True:
+                generation, payload = self.channel.next_call()
+                self.channel.send(ACK, generation)
+                if not self.answer(generation, payload):
+                    break
+        except BaseException:
+            if getpid() == self.pid:
+                self.channel.release()
+            _exit(_BROKEN)  # never at the cost of the next call, which is not acknowledged yet
+        while True:  # the engine ends this process; neither `atexit` nor threads delay anything
+            try:
+                self.channel.discard()
+            except BaseException:
+                pass  # raised by a signal handler that the candidate left
+
+    def answer(self, generation, payload):
+        """Runs one call and replies. Tells whether another may follow."""
+        self.running = False
+        header_end = 4 + _U32.unpack_from(payload)[0]
+        header = _load_header(payload[4:header_end])
+        pickled = header["kind"] == "pickled"
+        reuse = header.get("reuse")
+        if reuse:
+            self.terms.prepare_reuse()
+        try:
+            if pickled:
+                value = self.call_pickled(generation, header, payload, header_end)
+            else:
+                value = self.call_source(generation, header, payload, header_end)
+            if type(value) is _Coroutine:
+                value = _run_coroutine(value)
+            self.flush()
+            kind, chunks = VALUE, self.encode_value(value, header)
+            value = None
+        except BaseException as error:
+            self.flush(1)
+            kind, chunks = ERROR, [b"".join(encode(self.record(error, header)))]
+            error = None
+        self.reply(generation, kind, chunks, header, reuse and self.channel.has_call())
+        chunks = None
+        keep = header.get("keep")
+        if reuse or keep:
+            _modules.pop("__candidate__", None)
+            if keep:  # the initializer: what it leaves is what later calls find
+                self.terms.take_base()
+            else:
+                self.terms.settle()
+                if not pickled:
+                    self.terms.leave()
+            self.after_import.clear()
+        return reuse or keep
+
+    # -- before the user's code
+
+    def set_up(self, header):
+        env = header.get("env")
+        if env:
+            worker_id = env.get("FAIRTRIAL_WORKER_ID")
+            if worker_id and self.id_address and len(worker_id) == 12:
+                # In the block that `execve` left, which /proc/PID/environ shows, here and in every child.
+                _memmove(self.id_address, worker_id.encode("ascii"), 12)
+                self.id_address = 0
+        self.terms.meet(header)
+        seed = env.get("FAIRTRIAL_SEED") if env else None
+        if seed is not None:
+            self.seed(seed)
+
+    def seed(self, text):
+        try:
+            seed = int(text)
+        except ValueError:
+            raise SetupFailed("FAIRTRIAL_SEED is not an integer: `%s`" % text) from None
+        self.after_import.act("random", lambda random: random.seed(seed))
+        self.after_import.act("numpy.random", lambda random: random.seed(seed % 2**32))
+
+    def body(self, header, payload, start):
+        """The encoded arguments: behind the header, or mapped privately from the descriptor that came along."""
+        size = header.get("body_size")
+        if size is None:
+            return memoryview(payload)[start:]
+        descriptor = self.channel.take_descriptor()
+        try:
+            mapping = mmap(descriptor, size, MAP_PRIVATE, PROT_READ | PROT_WRITE)
+        finally:
+            close(descriptor)
+        return memoryview(mapping)
+
+    # -- the two kinds of calls
+
+    def call_source(self, generation, header, payload, start):
+        filename = self.home = header.get("filename") or "<source>"
+        source, name = header["source"], header["function"]
+        self.set_up(header)
+        try:
+            args, kwargs = decode(self.body(header, payload, start))
+        except BaseException as error:
+            raise SetupFailed("cannot decode the arguments: %s" % summary(error)) from error
+        self.know_source(filename, source)
+        code = self.compiled.get((filename, source))
+        if code is None:
+            code = compile(source, filename, "exec", 0, True)
+            if len(self.compiled) >= _MAX_COMPILED:
+                self.compiled.clear()
+            self.compiled[filename, source] = code
+        # Not `__main__`: a script's main guard stays shut. Registered, so that dataclasses and typing find it.
+        module = _Module("__candidate__")
+        module.__file__ = filename
+        module.__builtins__ = _candidate_builtins
+        _modules["__candidate__"] = module
+        self.run(generation)
+        exec(code, module.__dict__)
+        return _call(_find_function(module.__dict__, name, filename), args, kwargs)
+
+    def call_pickled(self, generation, header, payload, start):
+        self.home = None
+        if not _pickle_functions:
+            _load_pickle()  # now at the latest: the call's terms can change what is found
+        loads = _pickle_functions["loads"]
+        self.set_up(header)
+        try:
+            pickle, buffers = _split_pickle(self.body(header, payload, start))
+            function, args, kwargs = loads(pickle, buffers=buffers) if buffers else loads(pickle)
+            pickle = buffers = None
+        except BaseException as error:
+            raise SetupFailed("cannot unpickle the arguments: %s" % summary(error)) from error
+        self.run(generation)
+        return _call(function, args, kwargs)
+
+    def run(self, generation):
+        self.channel.send(RUN, generation)
+        self.running = True
+
+    def know_source(self, filename, source):
+        sources.clear()
+        sources[filename] = source
+
+        def fill(linecache):
+            lines = [line + "\n" for line in source.splitlines()]
+            linecache.cache[filename] = (len(source), None, lines, filename)
+
+        self.after_import.act("linecache", fill)
+
+    # -- after the user's code
+
+    def flush(self, code=0):
+        if getpid() != self.pid:
+            # The candidate forked, and the child came back up to us: it has no call to answer.
+            _flush_streams()
+            _exit(code)
+        if "signal" in _modules:
+            _setitimer(0, 0)  # a handler must not raise in the shim's own code
+        _flush_streams()
+
+    def encode_value(self, value, header):
+        try:
+            return encode_pickle(value) if header.get("result") == "pickle" else encode(value)
+        except BaseException as error:
+            raise BadResult(error) from None
+
+    def record(self, error, header):
+        capture = header.get("capture") or 1 << 20
+        if isinstance(error, MemoryError):
+            forget_locals(error)  # the report needs some room
+        try:
+            record = self.describe(error, capture)
+        except BaseException:  # out of memory, or out of stack
+            verdict = "exception" if self.running else "setup_failed"
+            record = {"verdict": verdict, "type": type_name(type(error)), "message": UNPRINTABLE, "traceback": ""}
+        if isinstance(error, BadResult):
+            error = error.args[0]
+        if header["kind"] == "pickled" and self.running:
+            try:
+                record["exception"] = _dumps(error)
+            except BaseException:
+                pass  # the host makes do with type, message and traceback
+        return record
+
+    def describe(self, error, capture):
+        if isinstance(error, Refused):
+            message = bounded(error.message, capture)
+            report = "%s: %s\n" % (error.type, message)
+            return {"verdict": "exception", "type": error.type, "message": message, "traceback": report}
+        if isinstance(error, SetupFailed):
+            cause = error.__cause__ or error
+            record = error_record(cause, "setup_failed", capture, self.home)
+            record["message"] = bounded(str(error), capture)
+            return record
+        if isinstance(error, BadResult):
+            return error_record(error.args[0], "bad_result", capture, self.home)
+        return error_record(error, "exception", capture, self.home)
+
+    def reply(self, generation, kind, chunks, header, more):
+        size = sum(map(_nbytes, chunks))
+        if size <= header.get("inline", 65536):
+            # With a call waiting, what is left to do before its acknowledgement takes microseconds.
+            (self.channel.hold if more else self.channel.send)(kind, generation, b"".join(chunks))
+            return
+        self.channel.send(NEED, generation, _SIZE.pack(size))
+        descriptor = self.channel.next_file(generation)
+        try:
+            _write_chunks(descriptor, chunks)
+        except OSError as error:
+            close(descriptor)
+            record = error_record(error, "bad_result", 4096)
+            self.channel.send(ERROR, generation, b"".join(encode(record)))
+            return
+        close(descriptor)
+        self.channel.send(FILED, generation, _KIND_AND_SIZE.pack(kind, size))
+
+
+class AfterImport:
+    """Acts on modules once they are loaded: now, if they are, or when the candidate imports them."""
+
+    def __init__(self):
+        self.actions = {}
+
+    def act(self, name, action):
+        module = _modules.get(name)
+        if module is not None:
+            action(module)
+            return
+        self.actions[name] = action
+        if self not in _sys.meta_path:
+            _sys.meta_path.insert(0, self)
+
+    def clear(self):
+        if self.actions:
+            self.actions.clear()
+        if self in _sys.meta_path:
+            _sys.meta_path.remove(self)
+
+    def find_spec(self, name, path=None, target=None):
+        action = self.actions.pop(name, None)
+        if action is None:
+            return None
+        for finder in _sys.meta_path:
+            find_spec = None if finder is self else getattr(finder, "find_spec", None)
+            spec = find_spec(name, path, target) if find_spec else None
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = _ActingLoader(spec, action)
+                return spec
+        return None
+
+
+class _ActingLoader:
+    """Stands in for a loader during one import."""
+
+    def __init__(self, spec, action):
+        self.spec, self.loader, self.action = spec, spec.loader, action
+
+    def __getattr__(self, name):
+        return getattr(self.loader, name)
+
+    def create_module(self, spec):
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module):
+        self.spec.loader = module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        self.action(module)
+
+
+def _find_function(names, name, filename):
+    missing = object()
+    found = names.get(name, missing)
+    if found is missing and "." in name:  # `Class.method`
+        first, *rest = name.split(".")
+        found = names.get(first, missing)
+        for part in rest:
+            found = getattr(found, part, missing) if found is not missing else found
+    if found is missing:
+        defined = [
+            each
+            for each, value in names.items()
+            if callable(value) and getattr(value, "__module__", None) == "__candidate__" and not each.startswith("__")
+        ]
+        message = "no function `%s` in `%s`" % (name, filename)
+        if defined:
+            message += "; defined: " + ", ".join("`%s`" % each for each in defined)
+            nearest = near(name, defined)
+            message += " (did you mean `%s`?)" % nearest if nearest else ""
+        else:
+            message += ", which defines none"
+        raise Refused("LookupError", message)
+    if not callable(found):
+        message = "`%s` in `%s` is not callable: its type is `%s`" % (name, filename, type_name(type(found)))
+        raise Refused("TypeError", message)
+    return found
+
+
+def _run_coroutine(coroutine):
+    import asyncio
+
+    return asyncio.run(coroutine)
+
+
+def _flush_streams():
+    for name in ("stdout", "stderr"):
+        try:
+            getattr(_sys, name).flush()
+        except BaseException:
+            pass  # closed, detached or replaced by anything at all
+
+
+def _nbytes(chunk):
+    return len(chunk) if type(chunk) is bytes else memoryview(chunk).nbytes
+
+
+def _split_pickle(body):
+    """The pickle and its out-of-band buffers, all views."""
+    length, count = _PICKLE_HEAD.unpack_from(body)
+    if not count:
+        return body[16 : 16 + length], None
+    if body.readonly:
+        body = memoryview(bytearray(body))  # arrays made from it are to be writable
+    sizes = _unpack_from("<%dQ" % count, body, 16)
+    at = 16 + 8 * count
+    pickle = body[at : at + length]
+    at += length
+    buffers = []
+    for size in sizes:
+        at += -at % _BUFFER_ALIGNMENT
+        buffers.append(body[at : at + size])
+        at += size
+    return pickle, buffers
+
+
+def encode_pickle(value):
+    """Chunks of a pickle payload: small parts by value, large buffers as they are, out of band."""
+    buffers = []
+    pickle = _dumps(value, buffers.append)
+    if not buffers:
+        return [_PICKLE_HEAD.pack(len(pickle), 0), pickle]
+    raws = [buffer.raw() for buffer in buffers]
+    sizes = [raw.nbytes for raw in raws]
+    chunks = [_PICKLE_HEAD.pack(len(pickle), len(sizes)) + _pack("<%dQ" % len(sizes), *sizes), pickle]
+    at = 16 + 8 * len(sizes) + len(pickle)
+    for raw in raws:
+        pad = -at % _BUFFER_ALIGNMENT
+        if pad:
+            chunks.append(bytes(pad))
+        chunks.append(raw)
+        at += pad + raw.nbytes
+    return chunks
+
+
+_pickle_functions = {}
+
+
+def _load_pickle():
+    import _pickle
+
+    _pickle_functions.update(loads=_pickle.loads, dumps=_pickle.dumps)
+
+
+def _dumps(value, buffer_callback=None):
+    if not _pickle_functions:
+        _load_pickle()
+    try:
+        return _pickle_functions["dumps"](value, 5, buffer_callback=buffer_callback)
+    except Exception:
+        # What lives in the caller's `__main__` came by value, and goes back so.
+        cloudpickle = _modules.get("cloudpickle")
+        if cloudpickle is None:
+            raise
+    if buffer_callback:
+        buffer_callback.__self__.clear()
+    return cloudpickle.dumps(value, 5, buffer_callback=buffer_callback)
+
+
+def _write_chunks(descriptor, chunks):
+    """Straight from the buffers: a value is not copied on its way to the file."""
+    views = [memoryview(chunk).cast("B") for chunk in chunks if _nbytes(chunk)]
+    first = 0
+    while first < len(views):
+        written = writev(descriptor, views[first : first + _IOV_MAX])
+        while written:
+            size = views[first].nbytes
+            if written < size:
+                views[first] = views[first][written:]
+                break
+            written -= size
+            first += 1
