@@ -1,0 +1,96 @@
+//! Files in memory that can be sealed, and how much memory there is for them.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create,
+};
+use rustix::io::Errno;
+
+/// What makes a memfd unchangeable for ever and for everybody.
+const FIXED: SealFlags = SealFlags::SHRINK
+    .union(SealFlags::GROW)
+    .union(SealFlags::WRITE);
+
+/// A file in memory of exactly `size` bytes, all zero. Its size is sealed from the start: whoever gets the descriptor
+/// can fill the file, but neither cut it under a reader nor grow it past what was granted.
+pub fn create(size: u64) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let name = c"fairtrial-value";
+    let fd = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Before Linux 6.3.
+        Err(Errno::INVAL) => memfd_create(name, flags)?,
+        created => created?,
+    };
+    ftruncate(&fd, size)?;
+    fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
+    Ok(fd)
+}
+
+/// Makes the file unchangeable, and says whether it is.
+///
+/// The kernel refuses (EBUSY) while a writable shared mapping lives anywhere, and (EPERM) when a holder of the
+/// descriptor sealed the seals first; the file may then be read but not relied on.
+#[must_use]
+pub fn seal(fd: impl AsFd) -> bool {
+    // Refused or not, the seals the file now has decide.
+    _ = fcntl_add_seals(&fd, FIXED | SealFlags::SEAL);
+    fcntl_get_seals(&fd).is_ok_and(|seals| seals.contains(FIXED))
+}
+
+/// Memory that can be had without swapping, by the kernel's estimate (`MemAvailable`).
+pub fn available_bytes() -> io::Result<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo")?;
+    parse_available(&text).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "no `MemAvailable` in `/proc/meminfo`",
+        )
+    })
+}
+
+fn parse_available(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::pwrite;
+
+    use super::*;
+
+    /// EX-54
+    #[test]
+    fn available_memory_is_read_from_meminfo() {
+        let text = "MemTotal: 10 kB\nMemFree:   3 kB\nMemAvailable:    2048 kB\n";
+        assert_eq!(parse_available(text), Some(2 << 20));
+        assert_eq!(parse_available("MemTotal: 10 kB\n"), None);
+        assert!(available_bytes().unwrap() > 0);
+    }
+
+    /// EX-58
+    #[test]
+    fn the_size_is_fixed_from_the_start_and_the_bytes_once_sealed() {
+        let fd = create(10).unwrap();
+        assert_eq!(pwrite(&fd, b"0123456789", 0), Ok(10));
+        assert_eq!(ftruncate(&fd, 5), Err(Errno::PERM));
+        assert_eq!(ftruncate(&fd, 20), Err(Errno::PERM));
+        assert_eq!(pwrite(&fd, b"x", 10), Err(Errno::PERM));
+        assert!(seal(&fd));
+        assert_eq!(pwrite(&fd, b"x", 0), Err(Errno::PERM));
+        assert!(seal(&fd), "sealing again is no news");
+    }
+
+    /// EX-58
+    #[test]
+    fn a_file_whose_seals_a_stranger_sealed_first_is_not_relied_on() {
+        let fd = create(10).unwrap();
+        fcntl_add_seals(&fd, SealFlags::SEAL).unwrap();
+        assert!(!seal(&fd));
+    }
+}

@@ -1,0 +1,58 @@
+//! What a process says about itself: its fate when the parent dies, whether others may look into it.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::process::DumpableBehavior;
+
+/// The launcher's first acts: nobody looks into it, orphans come to it, and only `keep` stays open beside 0 to 2, which
+/// become `/dev/null`.
+pub fn become_launcher(keep: &[&OwnedFd]) -> io::Result<()> {
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    set_child_subreaper()?;
+    close_all_but(keep);
+    let null = rustix::fs::open(
+        "/dev/null",
+        rustix::fs::OFlags::RDWR,
+        rustix::fs::Mode::empty(),
+    )?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
+/// Keeps processes of the same user from reading this one's environment and memory.
+pub fn hide_from_same_user() -> io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(
+        DumpableBehavior::NotDumpable,
+    )?)
+}
+
+fn set_child_subreaper() -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    let result = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Closes every descriptor above 2 that is not in `keep`: whatever the host left inheritable.
+fn close_all_but(keep: &[&OwnedFd]) {
+    let mut kept: Vec<u32> = keep
+        .iter()
+        .map(|fd| fd.as_raw_fd().cast_unsigned())
+        .collect();
+    kept.sort_unstable();
+    let mut first = 3;
+    for fd in kept.into_iter().chain([u32::MAX]) {
+        if fd > first {
+            // SAFETY: nothing in this process owns these numbers: it has only just begun. An empty range is refused,
+            // harmlessly.
+            unsafe { libc::syscall(libc::SYS_close_range, first, fd - 1, 0) };
+        }
+        first = fd.saturating_add(1);
+    }
+}

@@ -1,0 +1,220 @@
+//! Starting a program from the launcher: clone, a fixed list of system calls, exec. Nothing in the child allocates
+//! or takes a lock, so it is safe even where the parent had threads.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::protocol::launcher::{Program, Step};
+
+/// A started process whose program may not run yet.
+#[derive(Debug)]
+pub struct Started {
+    /// Its process id.
+    pub pid: i32,
+    /// Its handle.
+    pub pidfd: OwnedFd,
+    /// At its end: nothing if the program runs, else a [`Step`] number and an errno (see [`read_failure`]).
+    pub report: OwnedFd,
+}
+
+/// Starts a program with exactly `fds` as its descriptors 0, 1, 2, ….
+pub fn spawn(program: &Program, fds: &[OwnedFd]) -> io::Result<Started> {
+    let prepared = Prepared::new(program, fds)?;
+    let (report, report_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let parent = std::process::id();
+    let mut pidfd: RawFd = -1;
+    match clone_with_pidfd(&mut pidfd)? {
+        0 => prepared.run_child(parent, report_write.as_raw_fd()),
+        pid => {
+            // SAFETY: the kernel stored a fresh descriptor here for CLONE_PIDFD; nobody else owns it.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            Ok(Started { pid, pidfd, report })
+        }
+    }
+}
+
+/// A handle on a child of this process that it has not reaped.
+pub fn open_child(pid: i32) -> io::Result<OwnedFd> {
+    let pid = rustix::process::Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::process::pidfd_open(
+        pid,
+        rustix::process::PidfdFlags::empty(),
+    )?)
+}
+
+/// What a child wrote before it gave up: `None` if it wrote nothing, so that its program runs.
+pub fn read_failure(report: &OwnedFd) -> Option<(Step, i32)> {
+    let mut bytes = [0; 5];
+    let count = rustix::io::read(report, &mut bytes).ok()?;
+    let [step, errno @ ..] = bytes;
+    (count == 5).then(|| {
+        (
+            Step::from_byte(step).unwrap_or(Step::Clone),
+            i32::from_le_bytes(errno),
+        )
+    })
+}
+
+/// Everything the child needs, allocated before it exists.
+struct Prepared {
+    paths: Vec<CString>,
+    _argv: Vec<CString>,
+    _env: Vec<CString>,
+    argv: Vec<*const libc::c_char>,
+    env: Vec<*const libc::c_char>,
+    cwd: CString,
+    fds: Vec<RawFd>,
+    moved: Vec<RawFd>,
+    rlimits: Vec<(u32, u64)>,
+}
+
+impl Prepared {
+    fn new(program: &Program, fds: &[OwnedFd]) -> io::Result<Self> {
+        let strings = |list: &[Vec<u8>]| -> io::Result<Vec<CString>> {
+            list.iter()
+                .map(|bytes| CString::new(bytes.as_slice()).map_err(io::Error::from))
+                .collect()
+        };
+        let pointers = |list: &[CString]| {
+            list.iter()
+                .map(|s| s.as_ptr())
+                .chain([std::ptr::null()])
+                .collect()
+        };
+        let (argv, env) = (strings(&program.argv)?, strings(&program.env)?);
+        Ok(Self {
+            paths: strings(&program.paths)?,
+            argv: pointers(&argv),
+            env: pointers(&env),
+            _argv: argv,
+            _env: env,
+            cwd: CString::new(program.cwd.as_slice())?,
+            fds: fds.iter().map(AsRawFd::as_raw_fd).collect(),
+            moved: vec![-1; fds.len()],
+            rlimits: program.rlimits.clone(),
+        })
+    }
+
+    /// The child's whole life before exec.
+    fn run_child(mut self, parent: u32, report: RawFd) -> ! {
+        let step = self
+            .prepare_child(parent)
+            .err()
+            .unwrap_or_else(|| self.exec());
+        let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        let [a, b, c, d] = errno.to_le_bytes();
+        let bytes = [step as u8, a, b, c, d];
+        // SAFETY: plain system calls on a live local buffer; _exit never returns and runs no handlers of ours.
+        unsafe {
+            libc::write(report, bytes.as_ptr().cast(), bytes.len());
+            libc::_exit(127)
+        }
+    }
+
+    /// Up to exec, in this order; the failing step on error, errno telling why.
+    fn prepare_child(&mut self, parent: u32) -> Result<(), Step> {
+        // SAFETY: only async-signal-safe system calls, on memory allocated before the clone and owned by this copy.
+        unsafe {
+            check(libc::setsid(), Step::Session)?;
+            // Armed first, then the parent checked: if it died in between, nobody would tell us any more.
+            check(
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL),
+                Step::DeathSignal,
+            )?;
+            if libc::getppid() != parent.cast_signed() {
+                libc::_exit(127);
+            }
+            // Orphans of this tree stay below its leader, so that whoever is below the launcher itself is a stray.
+            check(
+                libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1),
+                Step::DeathSignal,
+            )?;
+            for signal in 1..=64 {
+                libc::signal(signal, libc::SIG_DFL); // KILL, STOP and libc's own two refuse, harmlessly
+            }
+            let mut none = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+            libc::sigemptyset(none.as_mut_ptr());
+            libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+            // Out of the way first: a descriptor may sit on a number that another one is to have.
+            for (fd, moved) in self.fds.iter().zip(&mut self.moved) {
+                *moved = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, 100);
+                check(*moved, Step::Descriptors)?;
+            }
+            for (target, moved) in self.moved.iter().enumerate() {
+                check(libc::dup2(*moved, target as RawFd), Step::Descriptors)?;
+            }
+            let first = self.moved.len() as libc::c_uint;
+            check(close_on_exec_from(first), Step::Descriptors)?;
+            check(libc::chdir(self.cwd.as_ptr()), Step::Chdir)?;
+            for (resource, value) in &self.rlimits {
+                let limit = libc::rlimit {
+                    rlim_cur: *value,
+                    rlim_max: *value,
+                };
+                check(libc::setrlimit(*resource, &raw const limit), Step::Rlimits)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries the paths in turn, as a `PATH` search does; returns only on failure, with errno of the best reason.
+    fn exec(&self) -> Step {
+        let mut denied = false;
+        for path in &self.paths {
+            // SAFETY: path, argv and env are NUL-terminated, live, and the lists end with a null pointer.
+            unsafe { libc::execve(path.as_ptr(), self.argv.as_ptr(), self.env.as_ptr()) };
+            match io::Error::last_os_error().raw_os_error() {
+                Some(libc::ENOENT | libc::ENOTDIR) => {}
+                Some(libc::EACCES) => denied = true,
+                _ => return Step::Exec,
+            }
+        }
+        // SAFETY: errno is this thread's own.
+        unsafe { *libc::__errno_location() = if denied { libc::EACCES } else { libc::ENOENT } };
+        Step::Exec
+    }
+}
+
+fn check(result: libc::c_int, step: Step) -> Result<(), Step> {
+    if result < 0 { Err(step) } else { Ok(()) }
+}
+
+/// Marks every descriptor from `first` up, so that none but the listed ones passes exec.
+fn close_on_exec_from(first: libc::c_uint) -> libc::c_int {
+    const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
+    // SAFETY: takes numbers only.
+    unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            first,
+            libc::c_uint::MAX,
+            CLOSE_RANGE_CLOEXEC,
+        ) as libc::c_int
+    }
+}
+
+/// `fork` with a pidfd. The launcher has one thread, so the child may go on as a copy of it.
+fn clone_with_pidfd(pidfd: &mut RawFd) -> io::Result<i32> {
+    let mut args = libc::clone_args {
+        flags: libc::CLONE_PIDFD as u64,
+        pidfd: std::ptr::from_mut(pidfd) as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        child_tid: 0,
+        parent_tid: 0,
+        stack: 0,
+        stack_size: 0,
+        tls: 0,
+        set_tid: 0,
+        set_tid_size: 0,
+        cgroup: 0,
+    };
+    let size = std::mem::size_of_val(&args);
+    // SAFETY: `args` is live and of the given size; without CLONE_VM the child has its own copy of everything.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size) };
+    if pid < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(i32::try_from(pid).expect("a pid is an int"))
+    }
+}

@@ -1,0 +1,59 @@
+//! Kills what a dead launcher left behind, found by the mark that every worker's environment carries.
+
+use std::os::fd::OwnedFd;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// Passes after which what still appears is left to its fate.
+const MOST_PASSES: usize = 50;
+
+/// Kills every process whose environment says that it belongs to one of these workers, until two passes find none.
+pub fn kill_marked(worker_ids: &[String]) {
+    if worker_ids.is_empty() {
+        return;
+    }
+    let marks: Vec<Vec<u8>> = worker_ids
+        .iter()
+        .map(|id| format!("FAIRTRIAL_WORKER_ID={id}").into_bytes())
+        .collect();
+    let mut quiet = 0;
+    for _ in 0..MOST_PASSES {
+        quiet = if kill_pass(&marks) == 0 { quiet + 1 } else { 0 };
+        if quiet == 2 {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn kill_pass(marks: &[Vec<u8>]) -> usize {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return 0;
+    };
+    let pids = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| kill_if_marked(*pid, marks)).count()
+}
+
+/// The handle first, then the look: what is looked at is what is killed.
+fn kill_if_marked(pid: i32, marks: &[Vec<u8>]) -> bool {
+    let Some(handle) = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
+    else {
+        return false;
+    };
+    is_marked(pid, marks) && kill(&handle)
+}
+
+fn is_marked(pid: i32, marks: &[Vec<u8>]) -> bool {
+    let Ok(environ) = std::fs::read(format!("/proc/{pid}/environ")) else {
+        return false;
+    };
+    environ
+        .split(|byte| *byte == 0)
+        .any(|entry| marks.iter().any(|mark| mark == entry))
+}
+
+fn kill(handle: &OwnedFd) -> bool {
+    pidfd_send_signal(handle, Signal::KILL).is_ok()
+}

@@ -1,0 +1,61 @@
+//! Waiting for children with their resource usage.
+
+use std::io;
+
+/// A child that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reaped {
+    /// Its process id, free for reuse from now on.
+    pub pid: i32,
+    /// The wait status.
+    pub status: i32,
+    /// Processor time in user mode, of it and the children it waited for.
+    pub user_ns: u64,
+    /// Processor time in the kernel.
+    pub system_ns: u64,
+    /// Largest resident size of it or of a child it waited for.
+    pub max_rss_bytes: u64,
+}
+
+/// Reaps one child that has ended, if there is one.
+pub fn reap_any() -> io::Result<Option<Reaped>> {
+    let mut status = 0;
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both pointers are to live local variables; WNOHANG never blocks.
+    let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, usage.as_mut_ptr()) };
+    match pid {
+        0 => Ok(None),
+        -1 => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+            error => Err(error),
+        },
+        pid => {
+            // SAFETY: all-zero is a valid rusage, and the kernel filled it on success.
+            let usage = unsafe { usage.assume_init() };
+            Ok(Some(Reaped {
+                pid,
+                status,
+                user_ns: nanoseconds(usage.ru_utime),
+                system_ns: nanoseconds(usage.ru_stime),
+                max_rss_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
+            }))
+        }
+    }
+}
+
+/// Whether a child has not ended yet; does not reap it.
+#[must_use]
+pub fn is_running(pid: i32) -> bool {
+    let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    let id = libc::id_t::try_from(pid).unwrap_or(0);
+    // SAFETY: `info` is a live local; WNOWAIT leaves the child waitable, WNOHANG never blocks.
+    let result = unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), flags) };
+    // SAFETY: all-zero is a valid siginfo_t, and `si_pid` is the field waitid fills; 0 means nothing has ended.
+    result == 0 && unsafe { info.assume_init().si_pid() } == 0
+}
+
+fn nanoseconds(time: libc::timeval) -> u64 {
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_usec).unwrap_or(0) * 1000
+}

@@ -1,0 +1,107 @@
+//! Memory or disk: which one holds a value of a given size.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use crate::error::EngineError;
+use crate::linux::{file_io, memfd, nameless};
+use crate::spill::SpillDir;
+
+/// Of what there is, one value may take this part.
+const SHARE: u64 = 4;
+
+/// Up to this size the state of the machine's memory is not asked: the answer would cost more than it could change.
+const UNASKED_BYTES: u64 = 1 << 20;
+
+/// What decides where a large value is kept.
+#[derive(Clone, Debug)]
+pub struct SpillPolicy {
+    /// For what does not go to memory.
+    pub dir: SpillDir,
+    /// The most that one value may take of memory, however much there is.
+    pub memfd_cap_bytes: u64,
+    /// The call's memory limit, if it has one.
+    pub memory_limit_bytes: Option<u64>,
+}
+
+/// Where a value's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Storage {
+    Memory,
+    Disk,
+}
+
+impl SpillPolicy {
+    /// An empty file with room for `size` bytes.
+    pub(super) fn create(&self, size: u64) -> Result<(Storage, OwnedFd), EngineError> {
+        if self.fits_memory(size)? {
+            let file = memfd::create(size).map_err(EngineError::io("creating a file in memory"))?;
+            return Ok((Storage::Memory, file));
+        }
+        Ok((Storage::Disk, self.create_on_disk(size)?))
+    }
+
+    fn fits_memory(&self, size: u64) -> Result<bool, EngineError> {
+        let limit = self
+            .memory_limit_bytes
+            .map_or(u64::MAX, |limit| limit / SHARE);
+        if size > limit.min(self.memfd_cap_bytes) {
+            return Ok(false);
+        }
+        if size <= UNASKED_BYTES {
+            return Ok(true);
+        }
+        let available =
+            memfd::available_bytes().map_err(EngineError::io("reading how much memory is left"))?;
+        Ok(size <= available / SHARE)
+    }
+
+    fn create_on_disk(&self, size: u64) -> Result<OwnedFd, EngineError> {
+        let dir = self.dir.open()?;
+        let free = nameless::free_bytes(&dir).map_err(EngineError::io("asking for free space"))?;
+        let full = || EngineError::Spill {
+            needed: size,
+            free,
+            dir: self.dir.path().to_path_buf(),
+        };
+        // Asked first: a reservation that cannot succeed would fill the disk for everybody before it fails.
+        if size > free {
+            return Err(full());
+        }
+        let file = nameless::create(&dir)
+            .map_err(EngineError::io("creating a file in the spill directory"))?;
+        match nameless::reserve(&file, size) {
+            Ok(()) => Ok(file),
+            Err(error) if is_full(&error) => Err(full()),
+            Err(error) => Err(EngineError::io("reserving room in the spill directory")(
+                error,
+            )),
+        }
+    }
+}
+
+/// The disk, a quota, or the file system's largest file.
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
+/// A file with `bytes` for a worker to map privately: a fully sealed memfd, or a spill file open for reading only.
+///
+/// The worker could still open a spill file anew for writing; that harms nobody else, since the engine maps no
+/// argument and sends each file to one worker.
+pub fn sealed_argument(bytes: &[u8], policy: &SpillPolicy) -> Result<OwnedFd, EngineError> {
+    let (storage, file) = policy.create(bytes.len() as u64)?;
+    file_io::write_all(&file, bytes).map_err(EngineError::io("writing a large argument"))?;
+    match storage {
+        Storage::Memory if memfd::seal(&file) => Ok(file),
+        Storage::Memory => Err(EngineError::io("sealing a large argument")(
+            io::Error::from(io::ErrorKind::ResourceBusy),
+        )),
+        Storage::Disk => {
+            nameless::reopen_readonly(&file).map_err(EngineError::io("reopening a large argument"))
+        }
+    }
+}
