@@ -46,6 +46,8 @@
 //! A pickle payload is `<QQ` (length of the pickle, number of buffers), `<Q` for the length of each buffer, the pickle,
 //! then each buffer (protocol 5, out of band) at the next multiple of 64 from the payload's start.
 
+pub mod launcher;
+
 use std::fmt;
 
 /// Of the worker frames.

@@ -1,3 +1,31 @@
-//! Takes the socket, dies with the engine, serves.
+//! The launcher: takes the socket, dies with the engine, serves.
+//!
+//! Spawns, kills, reaps and accounts. Reads nothing a candidate wrote but the kernel's own files about it; one thread,
+//! no async runtime.
 
-fn main() {}
+mod serve;
+mod tree;
+mod watch;
+
+use std::os::fd::OwnedFd;
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+fn main() -> std::process::ExitCode {
+    match prepare().and_then(|(socket, engine)| serve::serve(socket, engine)) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        // Nobody reads our stderr; the engine sees the socket close and says what it knows.
+        Err(_) => std::process::ExitCode::FAILURE,
+    }
+}
+
+/// The engine's socket arrives as standard input; everything else the host left open goes.
+fn prepare() -> std::io::Result<(OwnedFd, OwnedFd)> {
+    let engine = rustix::process::getppid().unwrap_or(Pid::INIT);
+    let engine = pidfd_open(engine, PidfdFlags::empty())?;
+    let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    fairtrial_exec::linux::process::become_launcher(&[&socket, &engine])?;
+    // Nonblocking, so that a full socket is waited for together with the engine's death.
+    fairtrial_exec::linux::socket::set_nonblocking(&socket)?;
+    Ok((socket, engine))
+}

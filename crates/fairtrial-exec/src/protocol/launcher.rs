@@ -1,0 +1,264 @@
+//! Messages between engine and launcher: one `SOCK_SEQPACKET` packet each, descriptors beside it.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// Of these messages. Engine and launcher must agree on it exactly.
+pub const VERSION: u32 = 1;
+
+/// The longest packet; what is longer travels in a memfd whose descriptor comes first.
+pub const MAX_PACKET_BYTES: usize = 64 << 10;
+
+/// First byte of a packet that holds its message.
+pub const DIRECT: u8 = 0;
+/// First byte of a packet whose message is in the first descriptor.
+pub const INDIRECT: u8 = 1;
+
+/// A process the engine asked for: a zygote, a worker or a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TaskId(pub u64);
+
+/// What the engine says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToLauncher {
+    /// The first message.
+    Hello {
+        /// The engine's [`VERSION`].
+        version: u32,
+        /// The process to die with.
+        engine_pid: u32,
+    },
+    /// The engine's scratch root, removed if the engine dies; its descriptor comes with the message.
+    ScratchRoot {
+        /// The root's name in that directory (the descriptor is its parent's).
+        name: Vec<u8>,
+    },
+    /// Start a program.
+    Spawn {
+        /// What to call it from now on.
+        task: TaskId,
+        /// How.
+        program: Program,
+    },
+    /// Have a zygote fork a worker; its socket, stdout and stderr come with the message.
+    Fork {
+        /// What to call the worker.
+        task: TaskId,
+        /// Who forks.
+        zygote: TaskId,
+    },
+    /// A call began: watch these limits until `Disarm` or the end.
+    Arm {
+        /// Whose call.
+        task: TaskId,
+        /// Which dispatch.
+        generation: u32,
+        /// What to watch.
+        watch: Watch,
+    },
+    /// The call ended; the worker lives on.
+    Disarm {
+        /// Whose call.
+        task: TaskId,
+    },
+    /// End it and its tree.
+    Kill {
+        /// Whom.
+        task: TaskId,
+        /// Why.
+        cause: Cause,
+    },
+}
+
+/// How to start a program. Nothing is inherited: the descriptors that come with the message become 0, 1, 2, ….
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// Tried in turn until one executes: the places of a `PATH` search.
+    pub paths: Vec<Vec<u8>>,
+    /// Arguments, the program's name first.
+    pub argv: Vec<Vec<u8>>,
+    /// Environment, `NAME=value`.
+    pub env: Vec<Vec<u8>>,
+    /// Working directory.
+    pub cwd: Vec<u8>,
+    /// Resource limits: number, value for both soft and hard.
+    pub rlimits: Vec<(u32, u64)>,
+    /// Whether it forks workers on request; its control socket is then added as the last descriptor.
+    pub zygote: bool,
+}
+
+/// Limits of a running call.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Watch {
+    /// When to stop it, on the monotonic clock.
+    pub deadline_ns: Option<u64>,
+    /// Between SIGTERM and SIGKILL at the deadline.
+    pub grace_ns: u64,
+    /// Signal that makes it write its stacks before it is killed at the deadline.
+    pub dump_signal: Option<i32>,
+    /// Resident bytes of the tree.
+    pub memory_bytes: Option<u64>,
+    /// Processor time of the tree from now on.
+    pub cpu_ns: Option<u64>,
+    /// Processes and threads of the tree.
+    pub processes: Option<u64>,
+}
+
+/// Why something is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// It served its purpose.
+    Done,
+    /// The caller gave up.
+    Cancelled,
+    /// The deadline passed.
+    Timeout,
+    /// Too much processor time.
+    CpuLimit,
+    /// Too much memory.
+    MemoryLimit,
+    /// Too much output.
+    OutputLimit,
+    /// Too large a file or result.
+    DiskLimit,
+    /// Too many processes.
+    ProcessLimit,
+    /// It broke the protocol, or did not acknowledge.
+    Misbehaved,
+    /// It is not needed any more.
+    Retired,
+}
+
+/// What the launcher says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromLauncher {
+    /// Answer to `Hello`: the launcher's [`VERSION`]; the engine judges it.
+    Ready {
+        /// The launcher's version.
+        version: u32,
+    },
+    /// It runs.
+    Spawned {
+        /// What.
+        task: TaskId,
+        /// As which process.
+        pid: u32,
+        /// Since when, on the monotonic clock.
+        at_ns: u64,
+    },
+    /// It could not be started.
+    Failed {
+        /// What.
+        task: TaskId,
+        /// What was attempted.
+        step: Step,
+        /// The kernel's answer.
+        errno: i32,
+    },
+    /// A limit was passed; the kill is under way.
+    Hit {
+        /// Whose.
+        task: TaskId,
+        /// In which dispatch.
+        generation: u32,
+        /// Which limit.
+        cause: Cause,
+    },
+    /// It and its whole tree are gone.
+    Exited {
+        /// What.
+        task: TaskId,
+        /// Its end.
+        end: End,
+    },
+}
+
+/// How a task ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// The wait status, as the kernel gives it.
+    pub status: i32,
+    /// When the first process was seen to be gone, on the monotonic clock.
+    pub at_ns: u64,
+    /// Processor time in user mode, children it waited for included.
+    pub user_ns: u64,
+    /// Processor time in the kernel.
+    pub system_ns: u64,
+    /// Largest resident size of a process of it.
+    pub max_rss_bytes: u64,
+    /// Largest resident size of the whole tree that was sampled.
+    pub sampled_rss_bytes: Option<u64>,
+    /// Processes alive when the first was gone, killed since.
+    pub leaked: u64,
+    /// Processes that would not die.
+    pub survivors: u64,
+}
+
+/// A step of starting a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// Creating the process.
+    Clone,
+    /// Asking a zygote.
+    Zygote,
+    /// Its own session.
+    Session,
+    /// Dying with the launcher.
+    DeathSignal,
+    /// Descriptors in place.
+    Descriptors,
+    /// Resource limits.
+    Rlimits,
+    /// Entering the working directory.
+    Chdir,
+    /// Executing the program.
+    Exec,
+}
+
+impl Step {
+    const ALL: [Self; 8] = [
+        Self::Clone,
+        Self::Zygote,
+        Self::Session,
+        Self::DeathSignal,
+        Self::Descriptors,
+        Self::Rlimits,
+        Self::Chdir,
+        Self::Exec,
+    ];
+
+    /// The step with this number, as a child reports it.
+    #[must_use]
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(byte)).copied()
+    }
+
+    /// The words for a message.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Clone => "creating a process",
+            Self::Zygote => "asking a zygote for a worker",
+            Self::Session => "making a session",
+            Self::DeathSignal => "tying it to the launcher",
+            Self::Descriptors => "placing descriptors",
+            Self::Rlimits => "setting resource limits",
+            Self::Chdir => "entering the working directory",
+            Self::Exec => "executing the program",
+        }
+    }
+}
+
+/// A message's bytes.
+#[must_use]
+pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
+    postcard::to_allocvec(message).expect("plain data always serialises")
+}
+
+/// A message out of bytes; `None` if they are none.
+#[must_use]
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((message, [])) => Some(message),
+        _ => None,
+    }
+}

@@ -1,0 +1,195 @@
+//! Limits of one running call: when to look, and what a look says. Pure but for the look itself.
+
+use fairtrial_exec::linux::tree_usage::{TreeUsage, tree_usage};
+use fairtrial_exec::protocol::launcher::{Cause, Watch};
+
+/// Between two looks at a tree's memory, processor time and processes.
+const SAMPLE_NS: u64 = 10_000_000;
+/// A hung interpreter gets this long to write its stacks.
+const DUMP_NS: u64 = 5_000_000;
+
+/// A call being watched.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    watch: Watch,
+    /// Which dispatch.
+    pub(crate) generation: u32,
+    next_sample_ns: Option<u64>,
+    cpu_base_ns: u64,
+    /// Largest tree seen.
+    pub(crate) peak_rss_bytes: Option<u64>,
+    /// Set once a limit was passed.
+    kill_at_ns: Option<u64>,
+}
+
+/// What is to be done now.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Nothing yet.
+    Nothing,
+    /// Tell the engine, send this signal if any; the kill comes later.
+    Warn(Cause, Option<i32>),
+    /// Tell the engine and kill.
+    Stop(Cause),
+    /// The warning time is over: kill.
+    Kill,
+}
+
+impl Watched {
+    pub(crate) fn new(watch: Watch, generation: u32, now_ns: u64, pid: i32) -> Self {
+        let samples =
+            watch.memory_bytes.is_some() || watch.cpu_ns.is_some() || watch.processes.is_some();
+        let cpu_base_ns = if watch.cpu_ns.is_some() {
+            tree_usage(pid.cast_unsigned()).cpu_ns
+        } else {
+            0
+        };
+        let next_sample_ns = samples.then_some(now_ns + SAMPLE_NS);
+        Self {
+            watch,
+            generation,
+            next_sample_ns,
+            cpu_base_ns,
+            peak_rss_bytes: None,
+            kill_at_ns: None,
+        }
+    }
+
+    /// When to look next.
+    pub(crate) fn wake_at_ns(&self) -> Option<u64> {
+        match self.kill_at_ns {
+            Some(at) => Some(at),
+            None => [self.watch.deadline_ns, self.next_sample_ns]
+                .into_iter()
+                .flatten()
+                .min(),
+        }
+    }
+
+    /// Decides what is due at `now_ns`, looking at the tree if it is time to.
+    pub(crate) fn due(&mut self, now_ns: u64, pid: i32) -> Due {
+        if let Some(at) = self.kill_at_ns {
+            return if now_ns >= at {
+                Due::Kill
+            } else {
+                Due::Nothing
+            };
+        }
+        if self
+            .watch
+            .deadline_ns
+            .is_some_and(|deadline| now_ns >= deadline)
+        {
+            return self.deadline(now_ns);
+        }
+        if self.next_sample_ns.is_some_and(|at| now_ns >= at) {
+            self.next_sample_ns = Some(now_ns + SAMPLE_NS);
+            if let Some(cause) = self.judge(&tree_usage(pid.cast_unsigned())) {
+                self.kill_at_ns = Some(now_ns);
+                return Due::Stop(cause);
+            }
+        }
+        Due::Nothing
+    }
+
+    fn deadline(&mut self, now_ns: u64) -> Due {
+        let (wait_ns, signal) = match (self.watch.grace_ns, self.watch.dump_signal) {
+            (0, None) => {
+                self.kill_at_ns = Some(now_ns);
+                return Due::Stop(Cause::Timeout);
+            }
+            (0, dump) => (DUMP_NS, dump),
+            (grace, _) => (grace, Some(rustix::process::Signal::TERM.as_raw())),
+        };
+        self.kill_at_ns = Some(now_ns + wait_ns);
+        Due::Warn(Cause::Timeout, signal)
+    }
+
+    fn judge(&mut self, usage: &TreeUsage) -> Option<Cause> {
+        self.peak_rss_bytes = self.peak_rss_bytes.max(Some(usage.rss_bytes));
+        let above = |limit: Option<u64>, value: u64| limit.is_some_and(|limit| value > limit);
+        if above(
+            self.watch.cpu_ns,
+            usage.cpu_ns.saturating_sub(self.cpu_base_ns),
+        ) {
+            Some(Cause::CpuLimit)
+        } else if above(self.watch.memory_bytes, usage.rss_bytes) {
+            Some(Cause::MemoryLimit)
+        } else if above(self.watch.processes, usage.tasks) {
+            Some(Cause::ProcessLimit)
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watched(watch: Watch) -> Watched {
+        Watched::new(watch, 1, 0, i32::MAX)
+    }
+
+    /// EX-50
+    #[test]
+    fn with_grace_the_kill_comes_that_long_after_the_deadline() {
+        let mut call = watched(Watch {
+            deadline_ns: Some(100),
+            grace_ns: 50,
+            dump_signal: Some(40),
+            ..Watch::default()
+        });
+        assert_eq!(call.due(99, i32::MAX), Due::Nothing);
+        assert_eq!(call.due(100, i32::MAX), Due::Warn(Cause::Timeout, Some(15)));
+        assert_eq!(call.wake_at_ns(), Some(150));
+        assert_eq!(call.due(149, i32::MAX), Due::Nothing);
+        assert_eq!(call.due(150, i32::MAX), Due::Kill);
+    }
+
+    /// EX-51
+    #[test]
+    fn a_hung_interpreter_is_asked_for_its_stacks_first() {
+        let mut call = watched(Watch {
+            deadline_ns: Some(100),
+            dump_signal: Some(40),
+            ..Watch::default()
+        });
+        assert_eq!(call.due(100, i32::MAX), Due::Warn(Cause::Timeout, Some(40)));
+        assert_eq!(call.wake_at_ns(), Some(100 + DUMP_NS));
+    }
+
+    #[test]
+    fn limits_are_judged_in_order_of_precedence() {
+        let mut call = watched(Watch {
+            memory_bytes: Some(10),
+            processes: Some(1),
+            ..Watch::default()
+        });
+        assert_eq!(
+            call.judge(&TreeUsage {
+                rss_bytes: 11,
+                tasks: 2,
+                cpu_ns: 0
+            }),
+            Some(Cause::MemoryLimit)
+        );
+        assert_eq!(
+            call.judge(&TreeUsage {
+                rss_bytes: 10,
+                tasks: 2,
+                cpu_ns: 0
+            }),
+            Some(Cause::ProcessLimit)
+        );
+        assert_eq!(
+            call.judge(&TreeUsage {
+                rss_bytes: 1,
+                tasks: 1,
+                cpu_ns: 0
+            }),
+            None
+        );
+        assert_eq!(call.peak_rss_bytes, Some(11));
+    }
+}
