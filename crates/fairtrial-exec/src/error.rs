@@ -60,6 +60,12 @@ pub enum EngineError {
         /// What is wrong.
         problem: String,
     },
+    /// The engine could not be brought up, as another call was told in full.
+    #[error("{problem}")]
+    Unavailable {
+        /// What stood in the way.
+        problem: String,
+    },
     /// Another system call of the engine's own failed.
     #[error("{attempt}: {source}")]
     Io {

@@ -10,25 +10,47 @@ mod call;
 #[cfg(feature = "engine")]
 mod capture;
 #[cfg(feature = "engine")]
+mod clock;
+#[cfg(feature = "engine")]
+mod config;
+#[cfg(feature = "engine")]
+mod dispatch;
+#[cfg(feature = "engine")]
+mod environment;
+#[cfg(feature = "engine")]
 mod error;
 #[cfg(feature = "engine")]
 mod event;
 #[cfg(feature = "engine")]
+mod launcher;
+#[cfg(feature = "engine")]
 mod limits;
 pub mod linux;
 #[cfg(feature = "engine")]
+mod local;
+#[cfg(feature = "engine")]
+mod marshal;
+#[cfg(feature = "engine")]
 mod metrics;
+#[cfg(feature = "engine")]
+mod observers;
 #[cfg(feature = "engine")]
 mod outcome;
 pub mod protocol;
 #[cfg(feature = "engine")]
 mod sandbox;
 #[cfg(feature = "engine")]
+mod scratch;
+#[cfg(feature = "engine")]
 mod spill;
 #[cfg(feature = "engine")]
 pub mod value;
 #[cfg(feature = "engine")]
 mod verdict;
+#[cfg(feature = "engine")]
+mod worker;
+#[cfg(feature = "engine")]
+mod zygote;
 
 #[cfg(feature = "engine")]
 pub use {
@@ -38,12 +60,15 @@ pub use {
         ResultFormat, SourceWork, Work, seconds,
     },
     capture::{Capture, Captured},
+    config::{LocalConfig, Recycle, available_cpus},
     error::EngineError,
     event::{CallId, Event, ExitReason},
     limits::{DEFAULT_OUTPUT_BYTES, Limits, Size, parse_duration, parse_size},
+    local::{Execution, LocalBackend},
     metrics::{MeasuredBy, Metrics, PeakSource},
     outcome::{EncodedValue, ErrorReport, Exit, Outcome},
     sandbox::{InForce, Level, Mechanism, State},
-    spill::Body,
+    scratch::{ScratchDir, ScratchRoot, sweep_dead_roots},
+    spill::{Body, ResultFile, SettleError, SpillDir, SpillPolicy, Writers, sealed_argument},
     verdict::Verdict,
 };

@@ -1,5 +1,7 @@
 //! What happened to a call, and its JSON.
 
+use std::io::Write;
+
 use serde_json::{Map, Value as Json, json};
 
 use crate::capture::Captured;
@@ -68,6 +70,27 @@ impl Outcome {
         Ok(Json::Object(object))
     }
 
+    /// Writes the contract's JSON object on one line, the value streamed. Nothing is written if the worker's bytes are
+    /// no value.
+    pub fn write_json(&self, id: &Json, out: &mut impl Write) -> Result<(), value::WriteJsonError> {
+        let Some(answer) = &self.value else {
+            let object = Json::Object(self.to_json_without_value(id));
+            return Ok(write!(out, "{object}")?);
+        };
+        if answer.format == ResultFormat::Data {
+            value::check(answer.body.bytes())?;
+        }
+        for (index, (key, field)) in self.to_json_without_value(id).iter().enumerate() {
+            let before = if index == 0 { '{' } else { ',' };
+            write!(out, "{before}{}:", Json::from(key.as_str()))?;
+            match key.as_str() {
+                "value" => answer.write_json(out)?,
+                _ => write!(out, "{field}")?,
+            }
+        }
+        Ok(out.write_all(b"}")?)
+    }
+
     /// As [`Outcome::to_json`] with `value` null: for callers that stream a large value out themselves.
     #[must_use]
     pub fn to_json_without_value(&self, id: &Json) -> Map<String, Json> {
@@ -91,7 +114,15 @@ impl Outcome {
 }
 
 impl EncodedValue {
-    /// The value in JSON form (EX-69); a pickle stays closed.
+    /// Writes the value in JSON form (EX-69); a pickle stays closed.
+    pub fn write_json(&self, out: &mut impl Write) -> Result<(), value::WriteJsonError> {
+        match self.format {
+            ResultFormat::Data => value::write_json(self.body.bytes(), out),
+            ResultFormat::Pickle => Ok(value::write_pickle_json(self.body.bytes(), out)?),
+        }
+    }
+
+    /// The value in JSON form (EX-69) as a tree, for modest values; a pickle stays closed.
     pub fn to_json(&self) -> Result<Json, value::Malformed> {
         match self.format {
             ResultFormat::Data => value::to_json(self.body.bytes()),
@@ -138,5 +169,61 @@ impl Metrics {
             "leaked_processes": self.leaked_processes,
             "measured_by": self.measured_by.map(|by| by.to_string()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::Level;
+
+    fn outcome(value: Option<EncodedValue>) -> Outcome {
+        Outcome {
+            verdict: Verdict::Ok,
+            value,
+            error: None,
+            exit: Some(Exit::Code(0)),
+            stdout: Captured::default(),
+            stderr: Captured::default(),
+            metrics: Metrics::default(),
+            in_force: InForce {
+                requested: Level::None,
+                effective: Level::None,
+                mode: "fresh",
+                mechanisms: Vec::new(),
+            },
+        }
+    }
+
+    fn answer(format: ResultFormat, bytes: &[u8]) -> Option<EncodedValue> {
+        let body = Body::Inline(bytes.to_vec());
+        Some(EncodedValue { format, body })
+    }
+
+    /// EX-69
+    #[test]
+    fn a_streamed_outcome_is_the_same_json() {
+        let values = [
+            None,
+            answer(ResultFormat::Data, b"u\x02hi"),
+            answer(ResultFormat::Pickle, b"\x80\x05N."),
+        ];
+        for value in values {
+            let outcome = outcome(value);
+            let id = json!("a \"b\"");
+            let mut out = Vec::new();
+            outcome.write_json(&id, &mut out).unwrap();
+            let streamed = String::from_utf8(out).unwrap();
+            assert_eq!(streamed, outcome.to_json(&id).unwrap().to_string());
+        }
+    }
+
+    /// EX-63
+    #[test]
+    fn nothing_is_written_of_an_outcome_whose_value_is_malformed() {
+        let outcome = outcome(answer(ResultFormat::Data, b"l"));
+        let mut out = Vec::new();
+        assert!(outcome.write_json(&Json::Null, &mut out).is_err());
+        assert!(out.is_empty());
     }
 }

@@ -112,3 +112,58 @@ impl InForce {
         })
     }
 }
+
+/// What holds for a call at this stage: the level `none` and the limits that were asked for.
+#[cfg(feature = "engine")]
+pub(crate) fn in_force(call: &crate::call::Call, mode: &'static str) -> InForce {
+    let mut mechanisms = standing().to_vec();
+    let limits = &call.limits;
+    let sampled = |name| Mechanism {
+        name,
+        state: State::Sampled,
+        via: "proc every 10 ms",
+    };
+    let asked = [
+        ("memory", limits.memory_bytes.is_some()),
+        ("cpu", limits.cpu.is_some()),
+        ("processes", limits.processes.is_some()),
+    ];
+    mechanisms.extend(
+        asked
+            .iter()
+            .filter(|(_, asked)| *asked)
+            .map(|(name, _)| sampled(name)),
+    );
+    if limits.open_files.is_some() || limits.file_bytes.is_some() {
+        mechanisms.push(Mechanism {
+            name: "rlimits",
+            state: State::Enforced,
+            via: "setrlimit",
+        });
+    }
+    InForce {
+        requested: call.sandbox,
+        effective: Level::None,
+        mode,
+        mechanisms,
+    }
+}
+
+/// What the level `none` always brings.
+pub(crate) fn standing() -> [Mechanism; 8] {
+    let entry = |name, state, via| Mechanism { name, state, via };
+    [
+        entry("session", State::Enforced, "setsid"),
+        entry("tree_kill", State::Partial, "subreaper"),
+        entry(
+            "orphan_guard",
+            State::Enforced,
+            "launcher, parent-death signal",
+        ),
+        entry("clean_env", State::Enforced, "allow-list"),
+        entry("closed_fds", State::Enforced, "close_range"),
+        entry("scratch", State::Enforced, "private directory"),
+        entry("wall", State::Enforced, "launcher's timer"),
+        entry("output", State::Enforced, "counted by the engine"),
+    ]
+}

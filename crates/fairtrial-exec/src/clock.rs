@@ -1,0 +1,43 @@
+//! The engine's clock: monotonic, anchored to Unix time once.
+
+/// Reads the monotonic clock and knows what Unix time it began at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    unix_minus_monotonic_ns: i128,
+}
+
+impl Clock {
+    /// Anchors the monotonic clock to Unix time as of now; later steps of the wall clock change nothing.
+    pub(crate) fn start() -> Self {
+        let unix = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        Self {
+            unix_minus_monotonic_ns: unix.as_nanos().cast_signed() - i128::from(now_ns()),
+        }
+    }
+
+    /// Unix time of a monotonic instant.
+    pub(crate) fn unix_ns(self, monotonic_ns: u64) -> u64 {
+        u64::try_from(i128::from(monotonic_ns) + self.unix_minus_monotonic_ns).unwrap_or(0)
+    }
+}
+
+/// `CLOCK_MONOTONIC`: stands still while the machine is suspended, knows nothing of the wall clock (EX-53).
+pub(crate) fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// EX-81
+    #[test]
+    fn differences_survive_the_anchor_exactly() {
+        let clock = Clock::start();
+        let now = now_ns();
+        assert_eq!(clock.unix_ns(now + 12_345) - clock.unix_ns(now), 12_345);
+    }
+}

@@ -1,0 +1,216 @@
+//! How a local backend is set up: explicit values win over variables, variables over defaults.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::EngineError;
+
+/// How a [`LocalBackend`](crate::LocalBackend) is set up.
+#[derive(Clone, Debug)]
+pub struct LocalConfig {
+    /// Calls running at once.
+    pub max_workers: usize,
+    /// Unused workers and zygotes end after this long.
+    pub idle_timeout: Duration,
+    /// When `reuse` workers are replaced.
+    pub recycle: Recycle,
+    /// Variables passed to workers besides the built-in list.
+    pub env_allow: Vec<String>,
+    /// Variables passed to workers by prefix, besides `LC_`.
+    pub env_prefixes: Vec<String>,
+    /// The host's environment, read once.
+    pub host_env: BTreeMap<OsString, OsString>,
+    /// Where large values and scratch directories live.
+    pub spill_dir: PathBuf,
+    /// Values up to this size stay in memory files; `None` is a quarter of what is available.
+    pub memfd_cap_bytes: Option<u64>,
+    /// This machine's name.
+    pub node_id: String,
+    /// The launcher; `None` is the one inside this library.
+    pub launcher: Option<PathBuf>,
+    /// How long a worker may take to acknowledge.
+    pub ack_timeout: Duration,
+    /// Warm interpreters kept at once.
+    pub max_zygotes: usize,
+}
+
+/// When a `reuse` worker is replaced, decided between calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recycle {
+    /// After so many calls.
+    pub max_calls: Option<u64>,
+    /// After so long, at the next call's end.
+    pub max_age: Option<Duration>,
+    /// When its resident size has grown by so many bytes since start-up.
+    pub rss_growth: Option<u64>,
+    /// After a verdict other than `ok`.
+    pub after_error: bool,
+}
+
+impl LocalConfig {
+    /// Defaults as the process's environment changes them.
+    pub fn from_env() -> Result<Self, EngineError> {
+        Self::from_vars(std::env::vars_os().collect())
+    }
+
+    /// As [`LocalConfig::from_env`] for a given environment. A blank variable counts as unset.
+    pub fn from_vars(host_env: BTreeMap<OsString, OsString>) -> Result<Self, EngineError> {
+        let text = |name: &str| {
+            let value = host_env
+                .get(&OsString::from(name))?
+                .to_string_lossy()
+                .trim()
+                .to_owned();
+            (!value.is_empty()).then_some(value)
+        };
+        let max_workers = match text("FAIRTRIAL_MAX_WORKERS") {
+            Some(value) => parse(
+                "FAIRTRIAL_MAX_WORKERS",
+                &value,
+                "a whole number above 0",
+                |n: &usize| *n > 0,
+            )?,
+            None => default_workers(
+                text("PYTEST_XDIST_WORKER_COUNT").and_then(|count| count.parse().ok()),
+            ),
+        };
+        let idle_s = match text("FAIRTRIAL_IDLE_TIMEOUT_S") {
+            Some(value) => parse(
+                "FAIRTRIAL_IDLE_TIMEOUT_S",
+                &value,
+                "a positive number of seconds",
+                |s: &f64| s.is_finite() && *s > 0.0 && *s < 1e12,
+            )?,
+            None => 300.0,
+        };
+        let spill_dir = match text("FAIRTRIAL_SPILL_DIR") {
+            Some(dir) => PathBuf::from(dir),
+            None => PathBuf::from(text("TMPDIR").unwrap_or_else(|| "/tmp".into()))
+                .join(format!("fairtrial-{}", rustix::process::geteuid().as_raw())),
+        };
+        let node_id = text("FAIRTRIAL_NODE_ID").unwrap_or_else(|| {
+            rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned()
+        });
+        Ok(Self {
+            max_workers,
+            idle_timeout: Duration::from_secs_f64(idle_s),
+            recycle: Recycle::default(),
+            env_allow: Vec::new(),
+            env_prefixes: Vec::new(),
+            spill_dir,
+            memfd_cap_bytes: None,
+            node_id,
+            launcher: None,
+            ack_timeout: Duration::from_secs(30),
+            max_zygotes: 8,
+            host_env,
+        })
+    }
+}
+
+fn parse<T: std::str::FromStr>(
+    name: &str,
+    text: &str,
+    wanted: &str,
+    good: impl Fn(&T) -> bool,
+) -> Result<T, EngineError> {
+    text.parse()
+        .ok()
+        .filter(good)
+        .ok_or_else(|| EngineError::Config {
+            name: name.into(),
+            problem: format!("`{text}` is not {wanted}"),
+        })
+}
+
+/// The CPUs this process may use, shared among the test processes of `pytest -n`.
+fn default_workers(xdist_workers: Option<usize>) -> usize {
+    (available_cpus() / xdist_workers.filter(|count| *count > 1).unwrap_or(1)).max(1)
+}
+
+/// CPUs allowed by affinity and by control group quota.
+#[must_use]
+pub fn available_cpus() -> usize {
+    // The standard library reads both: sched_getaffinity, and cpu.max or cpu.cfs_quota_us up the hierarchy.
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(vars: &[(&str, &str)]) -> Result<LocalConfig, EngineError> {
+        LocalConfig::from_vars(
+            vars.iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        )
+    }
+
+    /// EX-94
+    #[test]
+    fn a_variable_that_does_not_parse_is_named_and_a_blank_one_is_unset() {
+        for (name, bad) in [
+            ("FAIRTRIAL_MAX_WORKERS", "0"),
+            ("FAIRTRIAL_MAX_WORKERS", "many"),
+            ("FAIRTRIAL_MAX_WORKERS", "-1"),
+            ("FAIRTRIAL_IDLE_TIMEOUT_S", "nan"),
+            ("FAIRTRIAL_IDLE_TIMEOUT_S", "-5"),
+        ] {
+            let message = config(&[(name, bad)]).unwrap_err().to_string();
+            assert!(message.contains(name) && message.contains(bad), "{message}");
+        }
+        let blank = config(&[
+            ("FAIRTRIAL_MAX_WORKERS", " "),
+            ("FAIRTRIAL_IDLE_TIMEOUT_S", ""),
+        ])
+        .unwrap();
+        assert_eq!(blank.max_workers, available_cpus());
+        assert_eq!(blank.idle_timeout, Duration::from_secs(300));
+    }
+
+    /// EX-94
+    #[test]
+    fn workers_are_the_cpus_shared_among_test_processes_unless_said() {
+        assert_eq!(
+            config(&[("FAIRTRIAL_MAX_WORKERS", "7")])
+                .unwrap()
+                .max_workers,
+            7
+        );
+        assert_eq!(
+            config(&[("PYTEST_XDIST_WORKER_COUNT", "1000")])
+                .unwrap()
+                .max_workers,
+            1
+        );
+        assert_eq!(
+            config(&[("PYTEST_XDIST_WORKER_COUNT", "1")])
+                .unwrap()
+                .max_workers,
+            available_cpus()
+        );
+    }
+
+    /// EX-56, EX-87
+    #[test]
+    fn places_and_names_come_from_variables_or_the_system() {
+        let set = config(&[("FAIRTRIAL_SPILL_DIR", "/x/y"), ("FAIRTRIAL_NODE_ID", "n7")]).unwrap();
+        assert_eq!(
+            (set.spill_dir, set.node_id),
+            (PathBuf::from("/x/y"), "n7".to_owned())
+        );
+        let unset = config(&[("TMPDIR", "/t")]).unwrap();
+        let uid = rustix::process::geteuid().as_raw();
+        assert_eq!(
+            unset.spill_dir,
+            PathBuf::from(format!("/t/fairtrial-{uid}"))
+        );
+        assert!(!unset.node_id.is_empty());
+    }
+}

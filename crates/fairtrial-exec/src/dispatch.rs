@@ -1,0 +1,144 @@
+//! A submitted call on its way through the engine.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use crate::call::Call;
+use crate::clock::Clock;
+use crate::config::LocalConfig;
+use crate::environment::Environment;
+use crate::error::EngineError;
+use crate::event::{CallId, ExitReason};
+use crate::launcher::Launcher;
+use crate::outcome::{Exit, Outcome};
+use crate::protocol::launcher::Step;
+use crate::scratch::{ScratchDir, ScratchRoot};
+use crate::spill::{SpillDir, SpillPolicy};
+
+/// How a call is answered for.
+pub(crate) type Answer = Result<Outcome, EngineError>;
+
+/// A submitted call and whom to answer.
+#[derive(Debug)]
+pub(crate) struct Dispatch {
+    pub(crate) id: CallId,
+    pub(crate) call: Box<Call>,
+    pub(crate) answer: oneshot::Sender<Answer>,
+    pub(crate) submitted_ns: u64,
+    /// Times a worker took it and did not acknowledge.
+    pub(crate) unacknowledged: u32,
+    /// Times no process could be had for it.
+    pub(crate) failed_spawns: u32,
+}
+
+/// A worker process, in the engine's own numbering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct WorkerNumber(pub(crate) u64);
+
+/// What everybody on the engine's thread may use.
+pub(crate) struct Context {
+    pub(crate) config: LocalConfig,
+    pub(crate) environment: Environment,
+    pub(crate) clock: Clock,
+    pub(crate) spill: SpillDir,
+    pub(crate) scratch: ScratchRoot,
+    pub(crate) next_scratch: Cell<u64>,
+    /// Removals of scratch directories under way.
+    pub(crate) removals: RefCell<JoinSet<()>>,
+    pub(crate) news: mpsc::UnboundedSender<PoolNews>,
+}
+
+/// What workers and zygotes tell the pool.
+#[derive(Debug)]
+pub(crate) enum PoolNews {
+    /// A process exists.
+    WorkerStarted { worker: WorkerNumber, pid: u32 },
+    /// It acknowledged its call.
+    Began { worker: WorkerNumber },
+    /// A call is over.
+    Finished {
+        worker: WorkerNumber,
+        dispatch: Dispatch,
+        answer: Answer,
+        lives: bool,
+        rss_growth: Option<u64>,
+    },
+    /// A call was not begun and can be given to somebody else.
+    Unstarted {
+        worker: WorkerNumber,
+        dispatch: Dispatch,
+        why: Unstarted,
+    },
+    /// A worker is gone; it had no call any more.
+    Gone {
+        worker: WorkerNumber,
+        reason: ExitReason,
+        status: Option<Exit>,
+    },
+    /// A zygote is warm.
+    ZygoteReady { zygote: u64, threads: u32 },
+    /// A zygote is gone, or never was.
+    ZygoteGone { zygote: u64, why: ZygoteEnd },
+    /// The launcher is gone.
+    LauncherLost,
+}
+
+/// Why a call was not begun.
+#[derive(Debug)]
+pub(crate) enum Unstarted {
+    /// No process could be made.
+    Spawn { step: Step, errno: i32 },
+    /// The worker died before it acknowledged.
+    Died,
+    /// The worker took too long to acknowledge, and was killed.
+    Overdue,
+    /// The launcher died.
+    LauncherLost,
+}
+
+/// Why there is no zygote.
+#[derive(Debug)]
+pub(crate) enum ZygoteEnd {
+    /// It said what is wrong: trying again would not help.
+    Refused(crate::outcome::ErrorReport),
+    /// It ended without a word.
+    Died(String),
+    /// It was shut down on purpose or with the launcher.
+    Ended,
+    /// No process could be made.
+    Spawn { step: Step, errno: i32 },
+}
+
+/// A context shared on the engine's thread, with the launcher of the moment.
+#[derive(Clone)]
+pub(crate) struct Site {
+    pub(crate) context: Rc<Context>,
+    pub(crate) launcher: Launcher,
+}
+
+impl Context {
+    /// Off the calls' path: a stranger's directory may take long to remove.
+    pub(crate) fn remove_scratch(&self, scratch: ScratchDir) {
+        let mut removals = self.removals.borrow_mut();
+        while removals.try_join_next().is_some() {}
+        removals.spawn_blocking(move || {
+            if let Err(error) = scratch.remove() {
+                log::warn!("cannot remove a scratch directory: {error}");
+            }
+        });
+    }
+}
+
+impl Site {
+    /// Where large values of a call go.
+    pub(crate) fn spill_policy(&self, call: &Call) -> SpillPolicy {
+        SpillPolicy {
+            dir: self.context.spill.clone(),
+            memfd_cap_bytes: self.context.config.memfd_cap_bytes.unwrap_or(u64::MAX),
+            memory_limit_bytes: call.limits.memory_bytes,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The engine's end of the launcher: starts it, says, hears. Who is told what is the pool's business.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+
+use rustix::fs::MemfdFlags;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Notify, mpsc};
+
+use crate::error::EngineError;
+use crate::linux::packet::{self, Packet};
+use crate::linux::socket;
+use crate::protocol::launcher::{FromLauncher, TaskId, ToLauncher, VERSION};
+
+/// The launcher's program, built by `build.rs`.
+const EMBEDDED: &[u8] = include_bytes!(env!("FAIRTRIAL_LAUNCHER"));
+
+/// What a task hears.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// The launcher's word.
+    Said(FromLauncher),
+    /// The launcher is gone; nothing more will be said.
+    Lost,
+}
+
+/// A running launcher. Cheap to share within the engine's thread.
+#[derive(Clone)]
+pub(crate) struct Launcher(Rc<Inner>);
+
+struct Inner {
+    socket: AsyncFd<OwnedFd>,
+    /// Messages that found the socket full, in order.
+    waiting: RefCell<VecDeque<(ToLauncher, Vec<OwnedFd>)>>,
+    flush: Notify,
+    routes: RefCell<HashMap<TaskId, mpsc::UnboundedSender<News>>>,
+    next_task: Cell<u64>,
+    lost: Cell<bool>,
+    child: RefCell<Option<std::process::Child>>,
+}
+
+impl Launcher {
+    /// Starts one and shakes hands. `program` is `None` for the embedded one.
+    pub(crate) async fn start(program: Option<&Path>) -> Result<Self, EngineError> {
+        let name = program.map_or_else(
+            || "(embedded)".to_owned(),
+            |path| path.display().to_string(),
+        );
+        let failed = |problem: String| EngineError::Launcher {
+            path: name.clone(),
+            problem,
+        };
+        let (ours, theirs) = socket::pair_seqpacket().map_err(|error| failed(error.to_string()))?;
+        socket::set_nonblocking(&ours).map_err(|error| failed(error.to_string()))?;
+        let child = run(program, theirs).map_err(|error| failed(error.to_string()))?;
+        let launcher = Self(Rc::new(Inner {
+            socket: crate::linux::readiness::watch(ours)
+                .map_err(EngineError::io("watching the launcher's socket"))?,
+            waiting: RefCell::default(),
+            flush: Notify::new(),
+            routes: RefCell::default(),
+            next_task: Cell::new(1),
+            lost: Cell::new(false),
+            child: RefCell::new(Some(child)),
+        }));
+        launcher.shake_hands().await.map_err(failed)?;
+        Ok(launcher)
+    }
+
+    async fn shake_hands(&self) -> Result<(), String> {
+        self.send(
+            ToLauncher::Hello {
+                version: VERSION,
+                engine_pid: std::process::id(),
+            },
+            Vec::new(),
+        );
+        match self.receive().await {
+            Ok(Some(FromLauncher::Ready { version: VERSION })) => Ok(()),
+            Ok(Some(FromLauncher::Ready { version })) => Err(format!(
+                "it speaks protocol version {version}, this engine speaks {VERSION}"
+            )),
+            Ok(Some(other)) => Err(format!("it answered the greeting with {other:?}")),
+            Ok(None) => Err("it ended before it answered".into()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// A name for a process to be, and where its news goes.
+    pub(crate) fn open(&self, news: mpsc::UnboundedSender<News>) -> TaskId {
+        let task = TaskId(self.0.next_task.replace(self.0.next_task.get() + 1));
+        if self.0.lost.get() {
+            news.send(News::Lost).ok(); // the receiver made this sender; if it is gone, so is the wish to know
+        } else {
+            self.0.routes.borrow_mut().insert(task, news);
+        }
+        task
+    }
+
+    /// Says something, in order; waits in memory if the socket is full. Nobody hears it if the launcher is lost.
+    pub(crate) fn send(&self, message: ToLauncher, fds: Vec<OwnedFd>) {
+        let mut waiting = self.0.waiting.borrow_mut();
+        waiting.push_back((message, fds));
+        if waiting.len() == 1 {
+            drop(waiting);
+            self.flush();
+        }
+    }
+
+    fn flush(&self) {
+        let mut waiting = self.0.waiting.borrow_mut();
+        while let Some((message, fds)) = waiting.front() {
+            let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+            match packet::send(self.0.socket.get_ref().as_fd(), message, &borrowed) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.0.flush.notify_one();
+                    return;
+                }
+                // Sent; or the launcher is gone, which `serve` learns from the socket and tells everybody.
+                Ok(()) | Err(_) => waiting.pop_front(),
+            };
+        }
+    }
+
+    async fn receive(&self) -> io::Result<Option<FromLauncher>> {
+        loop {
+            let mut ready = self.0.socket.readable().await?;
+            match ready.try_io(|socket| packet::receive(socket.get_ref().as_fd())) {
+                Ok(packet) => {
+                    return packet.map(|packet| packet.map(|Packet { message, .. }| message));
+                }
+                Err(_would_block) => {}
+            }
+        }
+    }
+
+    /// Passes on what the launcher says until it is gone; then everybody hears [`News::Lost`].
+    pub(crate) async fn serve(&self) {
+        loop {
+            tokio::select! {
+                said = self.receive() => match said {
+                    Ok(Some(said)) => self.route(said),
+                    Ok(None) | Err(_) => break,
+                },
+                () = self.0.flush.notified() => {
+                    if let Ok(mut ready) = self.0.socket.writable().await {
+                        ready.clear_ready();
+                    }
+                    self.flush();
+                }
+            }
+        }
+        self.0.lost.set(true);
+        for (_, news) in self.0.routes.borrow_mut().drain() {
+            news.send(News::Lost).ok(); // a task that already ended does not mind
+        }
+    }
+
+    fn route(&self, said: FromLauncher) {
+        let (task, last) = match &said {
+            FromLauncher::Ready { .. } => return,
+            FromLauncher::Spawned { task, .. } | FromLauncher::Hit { task, .. } => (*task, false),
+            FromLauncher::Failed { task, .. } | FromLauncher::Exited { task, .. } => (*task, true),
+        };
+        let mut routes = self.0.routes.borrow_mut();
+        if let Some(news) = routes.get(&task) {
+            news.send(News::Said(said)).ok(); // as above
+        }
+        if last {
+            routes.remove(&task);
+        }
+    }
+
+    /// Whether it is gone.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.0.lost.get()
+    }
+
+    /// Ends it and everything below it; waits until it is reaped.
+    pub(crate) async fn end(&self) {
+        rustix::net::shutdown(self.0.socket.get_ref(), rustix::net::Shutdown::Both).ok(); // it may be gone already
+        let child = self.0.child.borrow_mut().take();
+        if let Some(mut child) = child {
+            // It ends within a second of the socket's end; a thread may wait for that, the loop may not.
+            tokio::task::spawn_blocking(move || child.wait()).await.ok();
+        }
+    }
+}
+
+/// Its socket is its standard input; the rest it is given is nothing.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one process the engine starts itself"
+)]
+fn run(program: Option<&Path>, socket: OwnedFd) -> io::Result<std::process::Child> {
+    let embedded;
+    let path = match program {
+        Some(path) => path.to_owned(),
+        None => {
+            embedded = embedded_program()?;
+            PathBuf::from(format!("/proc/self/fd/{}", embedded.as_raw_fd()))
+        }
+    };
+    Command::new(path)
+        .env_clear()
+        .current_dir("/")
+        .stdin(socket)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
+/// The embedded program as something to execute.
+fn embedded_program() -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // Newer kernels want to be told that a memfd is to be executed, older ones refuse the flag.
+    let file = rustix::fs::memfd_create("fairtrial-launcher", flags | MemfdFlags::EXEC)
+        .or_else(|_| rustix::fs::memfd_create("fairtrial-launcher", flags))?;
+    let mut rest = EMBEDDED;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = &rest[written..];
+    }
+    // Executing what is open for writing is refused (ETXTBSY): reopen it for reading.
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::open(
+        path,
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )?)
+}

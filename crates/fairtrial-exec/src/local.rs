@@ -1,0 +1,248 @@
+//! The backend on this machine: a handle on the engine's thread, which it starts on first use.
+
+mod pool;
+mod queue;
+mod start;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, ready};
+use std::thread::JoinHandle;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::backend::{Backend, Shutdown};
+use crate::call::Call;
+use crate::clock::now_ns;
+use crate::config::LocalConfig;
+use crate::dispatch::{Answer, Dispatch};
+use crate::error::EngineError;
+use crate::event::{CallId, Event};
+use crate::observers::Observers;
+use pool::{Command, Pool};
+
+/// Runs calls on this machine. Constructing it starts nothing; the first call does.
+pub struct LocalBackend {
+    config: LocalConfig,
+    observers: Arc<Observers>,
+    next_call: AtomicU64,
+    // A plain mutex: held to read or change one word, never across a wait.
+    state: Mutex<State>,
+}
+
+enum State {
+    New,
+    Running {
+        commands: mpsc::UnboundedSender<Command>,
+        thread: JoinHandle<()>,
+    },
+    /// Ended; the thread is joined by whoever waited first.
+    Ended {
+        commands: Option<mpsc::UnboundedSender<Command>>,
+        thread: Option<JoinHandle<()>>,
+    },
+}
+
+impl LocalBackend {
+    /// A backend that has started nothing yet.
+    #[must_use]
+    pub fn new(config: LocalConfig) -> Self {
+        Self {
+            config,
+            observers: Arc::default(),
+            next_call: AtomicU64::new(1),
+            state: Mutex::new(State::New),
+        }
+    }
+
+    /// What the level `none` brings on this machine.
+    #[must_use]
+    pub fn sandbox_report() -> Vec<crate::sandbox::Mechanism> {
+        crate::sandbox::standing().to_vec()
+    }
+
+    /// Submits a call. The returned execution can be awaited, cancelled, or dropped, which cancels too.
+    pub fn submit(&self, call: Call) -> Result<Execution, EngineError> {
+        call.validate()?;
+        let mut state = self.lock();
+        let commands = match &*state {
+            State::Running { commands, .. } => commands.clone(),
+            State::New => self.start_thread(&mut state)?,
+            State::Ended { .. } => return Err(EngineError::ShutDown),
+        };
+        // Under the lock, so that `submit` is told in the order of ids, and never after `shutdown`.
+        let id = CallId(self.next_call.fetch_add(1, Ordering::Relaxed));
+        let (answer, receiver) = oneshot::channel();
+        let dispatch = Dispatch {
+            id,
+            call: Box::new(call),
+            answer,
+            submitted_ns: now_ns(),
+            unacknowledged: 0,
+            failed_spawns: 0,
+        };
+        self.observers.tell(Event::Submit { call: id });
+        if commands.send(Command::Submit(dispatch)).is_err() {
+            self.observers.tell(Event::Complete {
+                call: id,
+                verdict: None,
+            });
+            return Err(EngineError::ShutDown);
+        }
+        Ok(Execution {
+            id,
+            commands,
+            receiver,
+            done: false,
+        })
+    }
+
+    fn start_thread(
+        &self,
+        state: &mut State,
+    ) -> Result<mpsc::UnboundedSender<Command>, EngineError> {
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let (config, observers) = (self.config.clone(), self.observers.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .thread_name("fairtrial-blocking")
+            .build()
+            .map_err(EngineError::io("starting the engine's event loop"))?;
+        let thread = std::thread::Builder::new()
+            .name("fairtrial-engine".into())
+            .spawn(move || {
+                let local = tokio::task::LocalSet::new();
+                local.block_on(&runtime, async move {
+                    Pool::new(config, observers, receiver).run().await
+                });
+            })
+            .map_err(EngineError::io("starting the engine's thread"))?;
+        *state = State::Running {
+            commands: commands.clone(),
+            thread,
+        };
+        Ok(commands)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics under the lock")
+    }
+
+    /// No more calls are taken; where the engine's thread is told of its end.
+    fn close(&self) -> Option<mpsc::UnboundedSender<Command>> {
+        let mut state = self.lock();
+        match std::mem::replace(
+            &mut *state,
+            State::Ended {
+                commands: None,
+                thread: None,
+            },
+        ) {
+            State::New => {
+                self.observers.tell(Event::Shutdown);
+                None
+            }
+            State::Running { commands, thread } => {
+                *state = State::Ended {
+                    commands: Some(commands.clone()),
+                    thread: Some(thread),
+                };
+                Some(commands)
+            }
+            State::Ended { commands, thread } => {
+                *state = State::Ended {
+                    commands: commands.clone(),
+                    thread,
+                };
+                commands
+            }
+        }
+    }
+
+    fn join(&self) {
+        let thread = match &mut *self.lock() {
+            State::Ended { thread, .. } => thread.take(),
+            _ => None,
+        };
+        match thread {
+            // A handler that shuts the backend down runs on a thread the engine waits for.
+            Some(thread) => thread.join().expect("the engine's thread does not panic"),
+            None => self.observers.finish(),
+        }
+    }
+}
+
+impl Backend for LocalBackend {
+    fn execute(&self, call: Call) -> impl Future<Output = Answer> + Send {
+        let submitted = self.submit(call);
+        async move { submitted?.await }
+    }
+
+    async fn shutdown(&self, how: Shutdown) {
+        let (done, finished) = oneshot::channel();
+        if let Some(commands) = self.close() {
+            if commands.send(Command::Shutdown(how, done)).is_ok() && how.wait {
+                finished.await.ok(); // an engine that ended before it heard us has finished too
+            }
+        }
+        if how.wait {
+            self.join();
+        }
+    }
+
+    fn subscribe(&self, observer: Box<dyn FnMut(&Event) + Send>) {
+        self.observers.add(observer);
+    }
+}
+
+impl Drop for LocalBackend {
+    fn drop(&mut self) {
+        if let Some(commands) = self.close() {
+            commands.send(Command::Abandon).ok(); // already ended
+        }
+        self.join();
+    }
+}
+
+/// A submitted call. Resolves once; dropping it cancels.
+#[derive(Debug)]
+pub struct Execution {
+    id: CallId,
+    commands: mpsc::UnboundedSender<Command>,
+    receiver: oneshot::Receiver<Answer>,
+    done: bool,
+}
+
+impl Execution {
+    /// The call's number.
+    #[must_use]
+    pub fn id(&self) -> CallId {
+        self.id
+    }
+
+    /// Cancels: a queued call never starts, a running one is killed. The outcome still comes.
+    pub fn cancel(&self) {
+        self.commands.send(Command::Cancel(self.id)).ok(); // an engine that ended has answered
+    }
+}
+
+impl Future for Execution {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<Answer> {
+        let answer = ready!(Pin::new(&mut self.receiver).poll(context));
+        self.done = true;
+        Poll::Ready(answer.unwrap_or(Err(EngineError::ShutDown)))
+    }
+}
+
+impl Drop for Execution {
+    fn drop(&mut self) {
+        if !self.done {
+            self.cancel();
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Calls that wait, in order of submission. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::dispatch::Dispatch;
+use crate::event::CallId;
+
+/// What a call needs before it can start: calls of one lane wait for the same zygote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Lane(pub(crate) u32);
+
+/// Commands need nothing.
+pub(crate) const COMMANDS: Lane = Lane(0);
+
+/// The one queue. Ids are given in order of submission, so a call that comes back takes its old place.
+#[derive(Debug)]
+pub(crate) struct Queue<T = Dispatch> {
+    lanes: BTreeMap<Lane, BTreeMap<CallId, T>>,
+    lane_of: HashMap<CallId, Lane>,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self { lanes: BTreeMap::new(), lane_of: HashMap::new() }
+    }
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn push(&mut self, lane: Lane, id: CallId, call: T) {
+        self.lanes.entry(lane).or_default().insert(id, call);
+        self.lane_of.insert(id, lane);
+    }
+
+    /// The oldest call among the lanes that can start one.
+    pub(crate) fn pop(&mut self, can_start: impl Fn(Lane) -> bool) -> Option<(Lane, T)> {
+        let heads = self
+            .lanes
+            .iter()
+            .filter_map(|(lane, calls)| Some((*calls.first_key_value()?.0, *lane)));
+        let (id, lane) = heads.filter(|(_, lane)| can_start(*lane)).min()?;
+        Some((lane, self.remove(id)?))
+    }
+
+    /// Takes a call out, wherever it stands.
+    pub(crate) fn remove(&mut self, id: CallId) -> Option<T> {
+        let lane = self.lane_of.remove(&id)?;
+        let calls = self.lanes.get_mut(&lane)?;
+        let call = calls.remove(&id);
+        if calls.is_empty() {
+            self.lanes.remove(&lane);
+        }
+        call
+    }
+
+    /// Takes out all calls of a lane.
+    pub(crate) fn drain(&mut self, lane: Lane) -> Vec<T> {
+        let calls = self.lanes.remove(&lane).unwrap_or_default();
+        calls
+            .into_iter()
+            .map(|(id, call)| (self.lane_of.remove(&id), call).1)
+            .collect()
+    }
+
+    /// Takes out everything.
+    pub(crate) fn drain_all(&mut self) -> Vec<T> {
+        self.lane_of.clear();
+        std::mem::take(&mut self.lanes)
+            .into_values()
+            .flat_map(BTreeMap::into_values)
+            .collect()
+    }
+
+    /// Lanes with calls waiting, the one with the oldest call first.
+    pub(crate) fn lanes(&self) -> Vec<Lane> {
+        let mut heads: Vec<_> = self
+            .lanes
+            .iter()
+            .filter_map(|(lane, calls)| Some((*calls.first_key_value()?.0, *lane)))
+            .collect();
+        heads.sort_unstable();
+        heads.into_iter().map(|(_, lane)| lane).collect()
+    }
+
+    pub(crate) fn has(&self, lane: Lane) -> bool {
+        self.lanes.contains_key(&lane)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lanes.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(calls: &[(u32, u64)]) -> Queue<u64> {
+        let mut queue = Queue::default();
+        calls
+            .iter()
+            .for_each(|(lane, id)| queue.push(Lane(*lane), CallId(*id), *id));
+        queue
+    }
+
+    /// EX-29
+    #[test]
+    fn the_oldest_that_can_start_starts() {
+        let mut queue = queue(&[(1, 1), (2, 2), (1, 3), (2, 4)]);
+        assert_eq!(queue.pop(|lane| lane == Lane(2)), Some((Lane(2), 2)));
+        assert_eq!(queue.pop(|_| true), Some((Lane(1), 1)));
+        assert_eq!(queue.pop(|_| false), None);
+        assert_eq!(queue.pop(|_| true), Some((Lane(1), 3)));
+    }
+
+    /// EX-28
+    #[test]
+    fn a_call_that_comes_back_takes_its_old_place() {
+        let mut queue = queue(&[(1, 1), (1, 2)]);
+        let (lane, id) = queue.pop(|_| true).unwrap();
+        queue.push(lane, CallId(id), id);
+        assert_eq!(queue.pop(|_| true), Some((Lane(1), 1)));
+    }
+
+    #[test]
+    fn what_is_taken_out_is_gone() {
+        let mut queue = queue(&[(1, 1), (2, 2), (1, 3)]);
+        assert_eq!(queue.remove(CallId(2)), Some(2));
+        assert_eq!(queue.remove(CallId(2)), None);
+        assert_eq!(queue.drain(Lane(1)), [1, 3]);
+        assert!(queue.is_empty() && !queue.has(Lane(1)));
+    }
+}

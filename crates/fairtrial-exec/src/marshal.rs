@@ -1,0 +1,115 @@
+//! Writes Python's `marshal` format: what the engine says to its shim, decoded there at C speed.
+//!
+//! Only the few types below, in the encoding that every Python 3 reads. The engine never reads marshal.
+
+/// A dict under construction.
+#[derive(Debug)]
+pub(crate) struct Dict(Vec<u8>);
+
+impl Dict {
+    pub(crate) fn new() -> Self {
+        Self(vec![b'{'])
+    }
+
+    pub(crate) fn text(mut self, key: &str, value: &str) -> Self {
+        self.key(key);
+        write_text(&mut self.0, value.as_bytes());
+        self
+    }
+
+    pub(crate) fn integer(mut self, key: &str, value: u64) -> Self {
+        self.key(key);
+        write_integer(&mut self.0, value);
+        self
+    }
+
+    pub(crate) fn boolean(mut self, key: &str, value: bool) -> Self {
+        self.key(key);
+        self.0.push(if value { b'T' } else { b'F' });
+        self
+    }
+
+    pub(crate) fn texts<'a>(
+        mut self,
+        key: &str,
+        values: impl ExactSizeIterator<Item = &'a str>,
+    ) -> Self {
+        self.key(key);
+        write_length(&mut self.0, b'[', values.len());
+        values.for_each(|value| write_text(&mut self.0, value.as_bytes()));
+        self
+    }
+
+    pub(crate) fn pairs(mut self, key: &str, values: &[(u32, u64)]) -> Self {
+        self.key(key);
+        write_length(&mut self.0, b'[', values.len());
+        for (first, second) in values {
+            write_length(&mut self.0, b'(', 2);
+            write_integer(&mut self.0, u64::from(*first));
+            write_integer(&mut self.0, *second);
+        }
+        self
+    }
+
+    /// Names to a text, or to `None`.
+    pub(crate) fn options<'a>(
+        mut self,
+        key: &str,
+        values: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+    ) -> Self {
+        self.key(key);
+        self.0.push(b'{');
+        for (name, value) in values {
+            write_text(&mut self.0, name.as_bytes());
+            match value {
+                Some(value) => write_text(&mut self.0, value.as_bytes()),
+                None => self.0.push(b'N'),
+            }
+        }
+        self.0.push(b'0');
+        self
+    }
+
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        self.0.push(b'0');
+        self.0
+    }
+
+    fn key(&mut self, key: &str) {
+        write_text(&mut self.0, key.as_bytes());
+    }
+}
+
+fn write_length(out: &mut Vec<u8>, tag: u8, length: usize) {
+    out.push(tag);
+    out.extend_from_slice(
+        &u32::try_from(length)
+            .expect("headers are far below 4 GiB")
+            .to_le_bytes(),
+    );
+}
+
+fn write_text(out: &mut Vec<u8>, text: &[u8]) {
+    write_length(out, b'u', text.len());
+    out.extend_from_slice(text);
+}
+
+/// Small ones in four bytes, the rest in Python's 15-bit digits.
+fn write_integer(out: &mut Vec<u8>, value: u64) {
+    if let Ok(small) = i32::try_from(value) {
+        out.push(b'i');
+        out.extend_from_slice(&small.to_le_bytes());
+        return;
+    }
+    let digits: Vec<u16> = (0..5)
+        .map(|index| ((value >> (15 * index)) & 0x7fff) as u16)
+        .collect();
+    let used = digits
+        .iter()
+        .rposition(|digit| *digit != 0)
+        .map_or(0, |last| last + 1);
+    write_length(out, b'l', used);
+    digits[..used]
+        .iter()
+        .for_each(|digit| out.extend_from_slice(&digit.to_le_bytes()));
+}

@@ -1,0 +1,493 @@
+//! What became of a call: facts in, outcome out. Decides nothing from text that a candidate wrote.
+
+use std::time::Duration;
+
+use super::{Ending, Mode, Payload, Reply};
+use crate::call::{Call, Work};
+use crate::capture::Captured;
+use crate::clock::Clock;
+use crate::dispatch::Answer;
+use crate::event::ExitReason;
+use crate::limits::Size;
+use crate::linux::cpu_clock::{CpuTimes, process_cpu};
+use crate::linux::proc_files::ProcFiles;
+use crate::linux::proc_tree::descendants;
+use crate::metrics::{MeasuredBy, Metrics, PeakSource};
+use crate::outcome::{EncodedValue, ErrorReport, Exit, Outcome};
+use crate::protocol::launcher::{Cause, End};
+use crate::sandbox::in_force;
+use crate::spill::{Body, SettleError};
+use crate::value::{self, Value};
+use crate::verdict::Verdict;
+
+/// All that is known of a call when it is judged.
+pub(crate) struct Facts<'a> {
+    pub(crate) call: &'a Call,
+    pub(crate) mode: Mode,
+    pub(crate) clock: Clock,
+    pub(crate) submitted_ns: u64,
+    pub(crate) began_ns: Option<u64>,
+    pub(crate) finished_ns: Option<u64>,
+    pub(crate) base_rss_bytes: Option<u64>,
+    pub(crate) worker_pid: Option<u32>,
+    pub(crate) worker_id: &'a str,
+    pub(crate) node_id: &'a str,
+    pub(crate) stdout: Captured,
+    pub(crate) stderr: Captured,
+    pub(crate) stacks: &'a [u8],
+    pub(crate) measured: Measured,
+}
+
+/// Counters read outside the worker.
+#[derive(Debug, Default)]
+pub(crate) struct Measured {
+    user_ns: Option<u64>,
+    system_ns: Option<u64>,
+    peak: Option<(u64, PeakSource)>,
+    leaked: Option<u64>,
+    /// Resident now, of a worker that lives on.
+    pub(crate) rss_bytes: Option<u64>,
+}
+
+impl Measured {
+    /// Of a tree that is gone.
+    pub(crate) fn of_dead(end: &End) -> Self {
+        let peak = match end.sampled_rss_bytes {
+            Some(sampled) if sampled > end.max_rss_bytes => (sampled, PeakSource::Sampled),
+            _ => (end.max_rss_bytes, PeakSource::Rusage),
+        };
+        Self {
+            user_ns: Some(end.user_ns),
+            system_ns: Some(end.system_ns),
+            peak: Some(peak),
+            leaked: Some(end.leaked),
+            rss_bytes: None,
+        }
+    }
+
+    /// Of a worker between two calls.
+    pub(crate) fn of_living(
+        pid: u32,
+        before: Option<CpuTimes>,
+        files: &mut Option<ProcFiles>,
+    ) -> Self {
+        if files.is_none() {
+            *files = ProcFiles::open(pid).ok(); // what cannot be read is reported as not measured
+        }
+        let status = files.as_mut().and_then(|files| files.read().ok());
+        let used = before.and_then(|before| Some((before, process_cpu(pid).ok()?)));
+        Self {
+            user_ns: used.map(|(before, after)| after.user_ns.saturating_sub(before.user_ns)),
+            system_ns: used.map(|(before, after)| after.system_ns.saturating_sub(before.system_ns)),
+            peak: status.and_then(|status| Some((status.hwm_bytes?, PeakSource::Vmhwm))),
+            leaked: descendants(pid).ok().map(|below| below.len() as u64),
+            rss_bytes: status.and_then(|status| status.rss_bytes),
+        }
+    }
+}
+
+/// Of a worker that answered and lives on.
+pub(crate) fn replied(facts: Facts<'_>, reply: Result<Reply, SettleError>) -> Answer {
+    let (verdict, value, error) = read_reply(&facts, reply)?;
+    Ok(facts.outcome(verdict, value, error, None))
+}
+
+/// Of a worker that is gone with its tree. `ending` is why it was ended; `None` means that nobody ended it.
+pub(crate) fn ended(
+    facts: Facts<'_>,
+    ending: Option<Result<Result<Reply, SettleError>, Ending>>,
+    end: &End,
+) -> Answer {
+    let exit = exit_of(end.status);
+    let (verdict, value, error, exit) = match ending {
+        Some(Ok(reply)) => {
+            let (verdict, value, error) = read_reply(&facts, reply)?;
+            (verdict, value, error, None)
+        }
+        Some(Err(Ending::Stopped(cause))) => {
+            (stopped(cause), None, Some(facts.stopped(cause)), None)
+        }
+        Some(Err(Ending::Misbehaved(reason))) => (
+            Verdict::BadResult,
+            None,
+            Some(report("BadResult", format!("no answer: {reason}"))),
+            None,
+        ),
+        Some(Err(Ending::Replied(_) | Ending::NoAck | Ending::Retired(_))) | None => {
+            let (verdict, error) = facts.by_itself(exit);
+            (verdict, None, error, Some(exit))
+        }
+    };
+    Ok(facts.outcome(verdict, value, error, exit))
+}
+
+/// Why a worker is gone, for observers.
+pub(crate) fn exit_reason(ending: Option<&Ending>, had_call: bool, mode: Mode) -> ExitReason {
+    match ending {
+        Some(Ending::Replied(_)) => ExitReason::CallDone,
+        Some(Ending::Stopped(Cause::Timeout)) => ExitReason::Timeout,
+        Some(Ending::Stopped(Cause::Cancelled)) => ExitReason::Cancelled,
+        Some(Ending::Stopped(cause)) => ExitReason::Limit(stopped(*cause)),
+        Some(Ending::Retired(reason)) => *reason,
+        Some(Ending::Misbehaved(_) | Ending::NoAck) => ExitReason::Crashed,
+        None if had_call && mode == Mode::Command => ExitReason::CallDone,
+        None => ExitReason::Crashed,
+    }
+}
+
+/// The kernel's wait status as one of two facts.
+pub(crate) fn exit_of(status: i32) -> Exit {
+    let signal = status & 0x7f;
+    if signal == 0 {
+        Exit::Code((status >> 8) & 0xff)
+    } else {
+        Exit::Signal(signal)
+    }
+}
+
+fn stopped(cause: Cause) -> Verdict {
+    match cause {
+        Cause::Cancelled | Cause::Done | Cause::Retired => Verdict::Cancelled,
+        Cause::Timeout => Verdict::Timeout,
+        Cause::CpuLimit => Verdict::CpuLimit,
+        Cause::MemoryLimit => Verdict::MemoryLimit,
+        Cause::OutputLimit => Verdict::OutputLimit,
+        Cause::DiskLimit => Verdict::DiskLimit,
+        Cause::ProcessLimit => Verdict::ProcessLimit,
+        Cause::Misbehaved => Verdict::BadResult,
+    }
+}
+
+fn report(kind: &str, message: impl Into<String>) -> ErrorReport {
+    ErrorReport {
+        kind: kind.into(),
+        message: message.into(),
+        traceback: String::new(),
+    }
+}
+
+type Judged = (Verdict, Option<EncodedValue>, Option<ErrorReport>);
+
+fn read_reply(
+    facts: &Facts<'_>,
+    reply: Result<Reply, SettleError>,
+) -> Result<Judged, crate::error::EngineError> {
+    let bad = |reason: String| (Verdict::BadResult, None, Some(report("BadResult", reason)));
+    match reply {
+        Ok(Reply::Value(payload)) => {
+            let format = facts
+                .call
+                .python()
+                .map_or(crate::call::ResultFormat::Data, |terms| terms.result);
+            Ok((
+                Verdict::Ok,
+                Some(EncodedValue {
+                    format,
+                    body: payload.into_body(),
+                }),
+                None,
+            ))
+        }
+        Ok(Reply::Error(payload)) => Ok(match read_record(payload.into_body().bytes()) {
+            Some((verdict, report)) => (verdict, None, Some(report)),
+            None => bad("the error record it sent cannot be read".into()),
+        }),
+        Err(SettleError::Engine(error)) => Err(error),
+        Err(lie) => Ok(bad(lie.to_string())),
+    }
+}
+
+impl Payload {
+    fn into_body(self) -> Body {
+        match self {
+            Self::Inline(bytes) => Body::Inline(bytes),
+            Self::Settled(body) => body,
+            Self::Filed(_) => unreachable!("settled before it is judged"),
+        }
+    }
+}
+
+/// The verdict that an error record claims; only three may be claimed.
+pub(crate) fn record_verdict(record: &[u8]) -> Option<String> {
+    value::decode_small(record).ok()?.get("verdict")?.to_text()
+}
+
+fn read_record(record: &[u8]) -> Option<(Verdict, ErrorReport)> {
+    let record = value::decode_small(record).ok()?;
+    let text = |key: &str| record.get(key).and_then(Value::to_text);
+    let verdict = match text("verdict")?.as_str() {
+        "exception" => Verdict::Exception,
+        "bad_result" => Verdict::BadResult,
+        "setup_failed" => Verdict::SetupFailed,
+        _ => return None,
+    };
+    let report = ErrorReport {
+        kind: text("type")?,
+        message: text("message")?,
+        traceback: text("traceback")?,
+    };
+    Some((verdict, report))
+}
+
+impl Facts<'_> {
+    /// What a process that nobody stopped died of.
+    fn by_itself(&self, exit: Exit) -> (Verdict, Option<ErrorReport>) {
+        let command = self.mode == Mode::Command;
+        match exit {
+            Exit::Signal(libc::SIGXFSZ) => (
+                Verdict::DiskLimit,
+                Some(report(
+                    "DiskLimit",
+                    "it wrote a file beyond the limit (SIGXFSZ)",
+                )),
+            ),
+            Exit::Signal(libc::SIGXCPU) => (
+                Verdict::CpuLimit,
+                Some(report(
+                    "CpuLimit",
+                    "it used more processor time than allowed (SIGXCPU)",
+                )),
+            ),
+            Exit::Signal(signal) => (
+                Verdict::Signal,
+                Some(report(
+                    "Signal",
+                    format!("killed by {}", signal_name(signal)),
+                )),
+            ),
+            Exit::Code(0) if command => (Verdict::Ok, None),
+            Exit::Code(0) => (
+                Verdict::NoResult,
+                Some(report(
+                    "NoResult",
+                    "the process ended with EXIT(0) and gave no answer",
+                )),
+            ),
+            Exit::Code(code) => (
+                Verdict::Exit,
+                Some(report(
+                    "Exit",
+                    format!("the process ended with EXIT({code})"),
+                )),
+            ),
+        }
+    }
+
+    fn stopped(&self, cause: Cause) -> ErrorReport {
+        let limits = &self.call.limits;
+        let size = |limit: Option<u64>| {
+            limit.map_or_else(|| "none".into(), |limit| Size(limit).to_string())
+        };
+        let ran = self.wall_ns().map_or(0.0, |ns| ns as f64 / 1e9);
+        match cause {
+            Cause::Timeout => {
+                let limit = self.call.timeout.unwrap_or(Duration::ZERO);
+                let message = format!("stopped {ran:.2} s after it began (limit {limit:?})");
+                ErrorReport {
+                    traceback: stacks(self.stacks),
+                    ..report("Timeout", message)
+                }
+            }
+            Cause::CpuLimit => {
+                let limit = limits.cpu.unwrap_or(Duration::ZERO);
+                report(
+                    "CpuLimit",
+                    format!("it used more processor time than the limit of {limit:?}"),
+                )
+            }
+            Cause::MemoryLimit => report(
+                "MemoryLimit",
+                format!(
+                    "it used more memory than the limit of {}",
+                    size(limits.memory_bytes)
+                ),
+            ),
+            Cause::OutputLimit => report(
+                "OutputLimit",
+                format!(
+                    "it wrote more output than the limit of {}",
+                    size(limits.output_bytes)
+                ),
+            ),
+            Cause::DiskLimit => report(
+                "DiskLimit",
+                format!(
+                    "its result is larger than the limit of {}",
+                    size(limits.file_bytes)
+                ),
+            ),
+            Cause::ProcessLimit => {
+                let limit = limits.processes.unwrap_or(0);
+                report(
+                    "ProcessLimit",
+                    format!("it had more processes than the limit of {limit}"),
+                )
+            }
+            Cause::Cancelled | Cause::Done | Cause::Retired => {
+                report("Cancelled", "the caller cancelled it")
+            }
+            Cause::Misbehaved => report("BadResult", "it broke the protocol"),
+        }
+    }
+
+    fn wall_ns(&self) -> Option<u64> {
+        Some(self.finished_ns?.saturating_sub(self.began_ns?))
+    }
+
+    fn outcome(
+        self,
+        verdict: Verdict,
+        value: Option<EncodedValue>,
+        error: Option<ErrorReport>,
+        exit: Option<Exit>,
+    ) -> Outcome {
+        let metrics = self.metrics();
+        Outcome {
+            verdict,
+            value,
+            error,
+            exit,
+            metrics,
+            in_force: in_force(self.call, self.mode_name()),
+            stdout: self.stdout,
+            stderr: self.stderr,
+        }
+    }
+
+    fn metrics(&self) -> Metrics {
+        let measured = &self.measured;
+        let began = self.began_ns;
+        Metrics {
+            wall_ns: self.wall_ns(),
+            queue_ns: began.map(|began| began.saturating_sub(self.submitted_ns)),
+            user_ns: began.and(measured.user_ns),
+            system_ns: began.and(measured.system_ns),
+            peak_rss_bytes: began.and(measured.peak.map(|(bytes, _)| bytes)),
+            peak_source: began.and(measured.peak.map(|(_, source)| source)),
+            started_at_ns: began.map(|began| self.clock.unix_ns(began)),
+            finished_at_ns: began
+                .and(self.finished_ns)
+                .map(|finished| self.clock.unix_ns(finished)),
+            worker_pid: self.worker_pid,
+            worker_id: Some(self.worker_id.to_owned()),
+            node_id: Some(self.node_id.to_owned()),
+            base_rss_bytes: self.base_rss_bytes,
+            leaked_processes: began.and(measured.leaked),
+            measured_by: began.map(|_| MeasuredBy::Engine),
+        }
+    }
+
+    fn mode_name(&self) -> &'static str {
+        match (self.mode, &self.call.work) {
+            (_, Work::Command(_)) => "command",
+            (Mode::Reuse, _) => "reuse",
+            _ => "fresh",
+        }
+    }
+}
+
+/// The stacks a hung interpreter wrote, without our own frames.
+fn stacks(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let begin = [text.find("Thread 0x"), text.find("Current thread 0x")]
+        .into_iter()
+        .flatten()
+        .min();
+    let lines = begin.map_or("", |begin| &text[begin..]).lines();
+    lines
+        .filter(|line| !line.contains("File \"<fairtrial>\""))
+        .flat_map(|line| [line, "\n"])
+        .collect()
+}
+
+/// `SIGSEGV` and the like.
+fn signal_name(signal: i32) -> String {
+    const NAMES: [&str; 31] = [
+        "SIGHUP",
+        "SIGINT",
+        "SIGQUIT",
+        "SIGILL",
+        "SIGTRAP",
+        "SIGABRT",
+        "SIGBUS",
+        "SIGFPE",
+        "SIGKILL",
+        "SIGUSR1",
+        "SIGSEGV",
+        "SIGUSR2",
+        "SIGPIPE",
+        "SIGALRM",
+        "SIGTERM",
+        "SIGSTKFLT",
+        "SIGCHLD",
+        "SIGCONT",
+        "SIGSTOP",
+        "SIGTSTP",
+        "SIGTTIN",
+        "SIGTTOU",
+        "SIGURG",
+        "SIGXCPU",
+        "SIGXFSZ",
+        "SIGVTALRM",
+        "SIGPROF",
+        "SIGWINCH",
+        "SIGIO",
+        "SIGPWR",
+        "SIGSYS",
+    ];
+    let name = usize::try_from(signal - 1)
+        .ok()
+        .and_then(|index| NAMES.get(index));
+    name.map_or_else(|| format!("signal {signal}"), |name| (*name).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// EX-96
+    #[test]
+    fn an_exit_code_is_never_read_as_a_signal() {
+        assert_eq!(exit_of(137 << 8), Exit::Code(137));
+        assert_eq!(exit_of(9), Exit::Signal(9));
+        assert_eq!(exit_of(11 | 0x80), Exit::Signal(11));
+        assert_eq!(signal_name(11), "SIGSEGV");
+        assert_eq!(signal_name(40), "signal 40");
+    }
+
+    /// EX-51
+    #[test]
+    fn stacks_are_found_behind_half_a_frame_and_without_our_frames() {
+        let sent = b"FT\x01junkCurrent thread 0x01 (most recent call first):\n  File \"<source>\", line 2 in f\n  \
+                     File \"<fairtrial>\", line 9 in run\n";
+        assert_eq!(
+            stacks(sent),
+            "Current thread 0x01 (most recent call first):\n  File \"<source>\", line 2 in f\n"
+        );
+        assert_eq!(stacks(b"nothing of the kind"), "");
+    }
+
+    /// EX-72
+    #[test]
+    fn only_three_verdicts_can_be_claimed() {
+        let record = |verdict: &str| {
+            let text = |text: &str| Value::Str(text.as_bytes().to_vec());
+            let pairs = [
+                ("verdict", verdict),
+                ("type", "T"),
+                ("message", "MemoryError"),
+                ("traceback", ""),
+            ];
+            value::encode(&Value::Dict(
+                pairs.map(|(key, value)| (text(key), text(value))).into(),
+            ))
+        };
+        assert_eq!(
+            read_record(&record("exception")).unwrap().0,
+            Verdict::Exception
+        );
+        for claimed in ["ok", "timeout", "memory_limit", "cancelled", ""] {
+            assert_eq!(read_record(&record(claimed)), None, "{claimed}");
+        }
+    }
+}

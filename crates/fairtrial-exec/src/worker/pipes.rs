@@ -1,0 +1,123 @@
+//! A worker's output streams and a command's input: nonblocking ends of pipes.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::unix::AsyncFd;
+
+use crate::capture::{Capture, Captured};
+
+/// One output stream, captured within a cap.
+pub(crate) struct Output {
+    pipe: Option<AsyncFd<OwnedFd>>,
+    capture: Capture,
+}
+
+impl Output {
+    /// A pipe: our end, and the one to hand down.
+    pub(crate) fn open(cap_bytes: u64) -> io::Result<(Self, OwnedFd)> {
+        let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
+        crate::linux::socket::set_nonblocking(&ours)?;
+        Ok((
+            Self {
+                pipe: Some(crate::linux::readiness::watch(ours)?),
+                capture: new_capture(cap_bytes),
+            },
+            theirs,
+        ))
+    }
+
+    /// Waits for output and takes it in.
+    pub(crate) async fn fill(&mut self) {
+        let Some(pipe) = &self.pipe else {
+            return std::future::pending().await;
+        };
+        let Ok(mut ready) = pipe.readable().await else {
+            return;
+        };
+        match read_some(pipe, &mut self.capture) {
+            Ok(0) => {
+                drop(ready);
+                self.pipe = None;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    /// Takes in what is there now, up to `most` bytes: nobody may keep us reading for ever.
+    pub(crate) fn drain(&mut self, most: u64) {
+        let stop = self.capture.total().saturating_add(most);
+        while let Some(pipe) = &self.pipe {
+            match read_some(pipe, &mut self.capture) {
+                Ok(0) => self.pipe = None,
+                Ok(_) if self.capture.total() < stop => {}
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Bytes seen since the last [`Output::take`].
+    pub(crate) fn total(&self) -> u64 {
+        self.capture.total()
+    }
+
+    /// What was captured; the next call starts afresh.
+    pub(crate) fn take(&mut self, next_cap_bytes: u64) -> Captured {
+        std::mem::replace(&mut self.capture, new_capture(next_cap_bytes)).finish()
+    }
+}
+
+fn new_capture(cap_bytes: u64) -> Capture {
+    Capture::new(usize::try_from(cap_bytes).unwrap_or(usize::MAX))
+}
+
+fn read_some(pipe: &AsyncFd<OwnedFd>, capture: &mut Capture) -> io::Result<usize> {
+    let mut buffer = [MaybeUninit::uninit(); 1 << 16];
+    let (bytes, _) = rustix::io::read(pipe.get_ref(), &mut buffer[..])?;
+    capture.push(bytes);
+    Ok(bytes.len())
+}
+
+/// A command's standard input, written as fast as the command reads.
+pub(crate) struct Input {
+    pipe: AsyncFd<OwnedFd>,
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Input {
+    /// A pipe: our end, and the one to hand down.
+    pub(crate) fn open(bytes: Vec<u8>) -> io::Result<(Self, OwnedFd)> {
+        let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
+        crate::linux::socket::set_nonblocking(&ours)?;
+        Ok((
+            Self {
+                pipe: crate::linux::readiness::watch(ours)?,
+                bytes,
+                written: 0,
+            },
+            theirs,
+        ))
+    }
+
+    /// Writes some more; `true` when there is no more to write, or nobody to read it, which is no error.
+    pub(crate) async fn feed(&mut self) -> bool {
+        let Ok(mut ready) = self.pipe.writable().await else {
+            return true;
+        };
+        match rustix::io::write(self.pipe.get_ref(), &self.bytes[self.written..]) {
+            Ok(count) => {
+                self.written += count;
+                self.written == self.bytes.len()
+            }
+            Err(rustix::io::Errno::AGAIN) => {
+                ready.clear_ready();
+                false
+            }
+            Err(_) => true,
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Warm interpreters: which one serves which call, and the loop that waits for one to be warm.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+
+use tokio::sync::mpsc;
+
+use crate::call::{Call, Work};
+use crate::dispatch::{PoolNews, Site, ZygoteEnd};
+use crate::environment::{Changes, WORKER_ID_PLACE, is_read_at_startup};
+use crate::launcher::News;
+use crate::marshal::Dict;
+use crate::outcome::ErrorReport;
+use crate::protocol::Kind;
+use crate::protocol::launcher::{Cause, FromLauncher, Program, Step, TaskId, ToLauncher};
+use crate::value::{Value, decode_small};
+use crate::worker::drive::STACK_SIGNAL;
+use crate::worker::judge::exit_of;
+use crate::worker::link::Link;
+use crate::worker::pipes::Output;
+
+/// What the interpreter is told to run: reads the shim from its socket.
+const BOOTSTRAP: &str = include_str!("../../../python/fairtrial/_bootstrap.py");
+
+/// The shim's files in the order they are read: one source text.
+const SHIM: [&str; 7] = [
+    include_str!("../../../python/fairtrial/_codec.py"),
+    include_str!("../../../python/fairtrial/_report.py"),
+    include_str!("../../../python/fairtrial/_restore.py"),
+    include_str!("../../../python/fairtrial/_frames.py"),
+    include_str!("../../../python/fairtrial/_fork.py"),
+    include_str!("../../../python/fairtrial/_worker.py"),
+    include_str!("../../../python/fairtrial/_shim.py"),
+];
+
+/// Output of a zygote that is kept for error messages.
+const KEPT_OUTPUT_BYTES: u64 = 64 << 10;
+
+/// Calls with the same key can be forked from one zygote.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) python: String,
+    pub(crate) preload: Vec<String>,
+    /// What an interpreter reads once, at its start.
+    pub(crate) startup_env: BTreeMap<String, Option<String>>,
+}
+
+impl Key {
+    /// The key of a Python call.
+    pub(crate) fn of(call: &Call) -> Option<Self> {
+        let terms = call.python()?;
+        let mut startup_env: Changes = call
+            .env
+            .iter()
+            .filter(|(name, _)| is_read_at_startup(name))
+            .map(|(n, v)| (n.clone(), v.clone()))
+            .collect();
+        if matches!(call.work, Work::Source(_)) {
+            // Two runs of a candidate see sets and dicts in one order.
+            startup_env
+                .entry("PYTHONHASHSEED".into())
+                .or_insert_with(|| Some("0".into()));
+        }
+        Some(Self {
+            python: terms.python.clone(),
+            preload: terms.preload.clone(),
+            startup_env,
+        })
+    }
+}
+
+/// A zygote and all the engine holds of it.
+pub(crate) struct Zygote {
+    site: Site,
+    number: u64,
+    task: TaskId,
+    python: String,
+    news: mpsc::UnboundedReceiver<News>,
+    end: mpsc::UnboundedReceiver<()>,
+    link: Link,
+    stdout: Output,
+    stderr: Output,
+    refused: Option<ErrorReport>,
+    pid: Option<u32>,
+    ready: bool,
+}
+
+/// The pool's hold on a zygote: dropping `end` ends it.
+pub(crate) struct ZygoteHandle {
+    pub(crate) number: u64,
+    pub(crate) task: TaskId,
+    #[expect(dead_code, reason = "held only so that dropping it ends the zygote")]
+    pub(crate) end: mpsc::UnboundedSender<()>,
+}
+
+/// Starts warming an interpreter; the pool hears of it by news.
+pub(crate) fn start(site: &Site, number: u64, key: &Key) -> std::io::Result<ZygoteHandle> {
+    let (ours, theirs) = crate::linux::socket::pair_stream()?;
+    let (stdout, stdout_theirs) = Output::open(KEPT_OUTPUT_BYTES)?;
+    let (stderr, stderr_theirs) = Output::open(KEPT_OUTPUT_BYTES)?;
+    let null: OwnedFd = std::fs::File::open("/dev/null")?.into();
+    let (news_sender, news) = mpsc::unbounded_channel();
+    let (end_sender, end) = mpsc::unbounded_channel();
+    let task = site.launcher.open(news_sender);
+    let mut link = Link::new(ours)?;
+    link.send(Kind::Shim, 0, SHIM.join("\n").as_bytes(), None);
+    let configure = Dict::new()
+        .texts("preload", key.preload.iter().map(String::as_str))
+        .integer("signal", STACK_SIGNAL as u64)
+        .finish();
+    link.send(Kind::Configure, 0, &configure, None);
+    let program = program(site, key);
+    site.launcher.send(
+        ToLauncher::Spawn { task, program },
+        vec![null, stdout_theirs, stderr_theirs, theirs],
+    );
+    let zygote = Zygote {
+        site: site.clone(),
+        number,
+        task,
+        python: key.python.clone(),
+        news,
+        end,
+        link,
+        stdout,
+        stderr,
+        refused: None,
+        pid: None,
+        ready: false,
+    };
+    tokio::task::spawn_local(zygote.drive());
+    Ok(ZygoteHandle {
+        number,
+        task,
+        end: end_sender,
+    })
+}
+
+fn program(site: &Site, key: &Key) -> Program {
+    let mut changes = key.startup_env.clone();
+    changes.insert("FAIRTRIAL_WORKER_ID".into(), Some(WORKER_ID_PLACE.into()));
+    Program {
+        paths: site.context.environment.search(&key.python, &changes),
+        argv: [key.python.as_str(), "-c", BOOTSTRAP]
+            .map(|word| word.as_bytes().to_vec())
+            .into(),
+        env: site.context.environment.entries(&changes),
+        cwd: b"/".to_vec(),
+        rlimits: Vec::new(),
+        zygote: true,
+    }
+}
+
+impl Zygote {
+    async fn drive(mut self) {
+        loop {
+            tokio::select! {
+                news = self.news.recv() => {
+                    if let Some(why) = self.hear_launcher(news.unwrap_or(News::Lost)) {
+                        let zygote = self.number;
+                        self.tell(PoolNews::ZygoteGone { zygote, why });
+                        return;
+                    }
+                }
+                _ = self.end.recv(), if !self.end.is_closed() || !self.end.is_empty() => {
+                    self.end.close();
+                    let (task, cause) = (self.task, Cause::Retired);
+                    self.site.launcher.send(ToLauncher::Kill { task, cause }, Vec::new());
+                }
+                () = self.link.turn() => self.read_frames(),
+                () = self.stdout.fill() => {}
+                () = self.stderr.fill() => {}
+            }
+        }
+    }
+
+    fn hear_launcher(&mut self, news: News) -> Option<ZygoteEnd> {
+        match news {
+            News::Said(FromLauncher::Spawned { pid, .. }) => {
+                self.pid = Some(pid);
+                None
+            }
+            News::Said(FromLauncher::Failed {
+                step: Step::Exec,
+                errno,
+                ..
+            }) => {
+                let problem = std::io::Error::from_raw_os_error(errno);
+                let message = format!("cannot run the interpreter `{}`: {problem}", self.python);
+                Some(ZygoteEnd::Refused(setup_error(message)))
+            }
+            News::Said(FromLauncher::Failed { step, errno, .. }) => {
+                Some(ZygoteEnd::Spawn { step, errno })
+            }
+            News::Said(FromLauncher::Exited { end, .. }) => {
+                self.link.drain();
+                self.read_frames();
+                self.stderr.drain(u64::MAX);
+                if let Some(report) = self.refused.take() {
+                    return Some(ZygoteEnd::Refused(report));
+                }
+                if self.end.is_closed() || self.ready {
+                    return Some(ZygoteEnd::Ended);
+                }
+                let said = self.stderr.take(0).text();
+                let how = match exit_of(end.status) {
+                    crate::outcome::Exit::Code(code) => format!("exit code {code}"),
+                    crate::outcome::Exit::Signal(signal) => format!("signal {signal}"),
+                };
+                let said = if said.trim().is_empty() {
+                    String::new()
+                } else {
+                    format!(": {}", said.trim())
+                };
+                Some(ZygoteEnd::Died(format!(
+                    "`{}` ended ({how}) before it answered as a Python interpreter{said}",
+                    self.python
+                )))
+            }
+            News::Said(FromLauncher::Hit { .. } | FromLauncher::Ready { .. }) => None,
+            News::Lost => Some(ZygoteEnd::Ended),
+        }
+    }
+
+    fn read_frames(&mut self) {
+        while let Ok(Some(frame)) = self.link.next() {
+            let record = decode_small(&frame.payload).ok();
+            match (frame.header.kind, record) {
+                (Kind::Ready, Some(record)) => {
+                    self.ready = true;
+                    let threads = record
+                        .get("threads")
+                        .and_then(Value::as_i64)
+                        .and_then(|n| u32::try_from(n).ok());
+                    let (zygote, threads) = (self.number, threads.unwrap_or(1));
+                    self.tell(PoolNews::ZygoteReady { zygote, threads });
+                }
+                (Kind::Error, Some(record)) => {
+                    let text = |key| record.get(key).and_then(Value::to_text).unwrap_or_default();
+                    self.refused = Some(ErrorReport {
+                        kind: text("type"),
+                        message: text("message"),
+                        traceback: text("traceback"),
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn tell(&self, news: PoolNews) {
+        self.site.context.news.send(news).ok(); // the pool outlives its zygotes but for a dropped backend
+    }
+}
+
+/// An error of the set-up, in the engine's own words.
+pub(crate) fn setup_error(message: impl Into<String>) -> ErrorReport {
+    ErrorReport {
+        kind: "SetupError".into(),
+        message: message.into(),
+        traceback: String::new(),
+    }
+}
