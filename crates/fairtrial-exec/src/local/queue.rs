@@ -21,7 +21,10 @@ pub(crate) struct Queue<T = Dispatch> {
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self { lanes: BTreeMap::new(), lane_of: HashMap::new() }
+        Self {
+            lanes: BTreeMap::new(),
+            lane_of: HashMap::new(),
+        }
     }
 }
 

@@ -1,0 +1,1 @@
+//! The conformance suite every Backend passes (EX-90 to EX-93).

@@ -1,0 +1,1 @@
+//! The command line: batch (EX-99 to EX-104).

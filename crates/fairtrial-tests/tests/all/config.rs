@@ -1,0 +1,1 @@
+//! Configuration (EX-94).

@@ -1,0 +1,1 @@
+//! Deadlines, kill, cancel (EX-45 to EX-53).

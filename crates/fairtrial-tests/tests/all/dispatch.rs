@@ -1,0 +1,1 @@
+//! Dispatch: order, generations, races, prefetch (EX-24 to EX-31).

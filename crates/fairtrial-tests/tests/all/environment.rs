@@ -1,0 +1,1 @@
+//! The environment of what runs (EX-38 to EX-44).

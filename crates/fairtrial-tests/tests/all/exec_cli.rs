@@ -1,0 +1,1 @@
+//! The command line: exec (EX-97, EX-98).

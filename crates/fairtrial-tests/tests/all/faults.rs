@@ -1,0 +1,1 @@
+//! Faults cost what they cost, no more (EX-23).

@@ -1,0 +1,1 @@
+//! What the issue says a new user must see.

@@ -1,0 +1,1 @@
+//! Lifecycle: lazy start, idle end, recycling, shutdown (EX-12 to EX-22).

@@ -1,0 +1,1 @@
+//! Metrics, identity, seeds (EX-81 to EX-89).

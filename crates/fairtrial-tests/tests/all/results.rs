@@ -1,0 +1,1 @@
+//! Results, arguments and spill (EX-54 to EX-69).

@@ -1,0 +1,1 @@
+//! Verdicts, errors, output (EX-70 to EX-80).
