@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::queue::{COMMANDS, Lane, Queue};
-use super::start::{self, Identity, NotStarted};
+use super::start::{self, Identity, Mailbox, NotStarted};
 use crate::backend::Shutdown;
 use crate::call::{Isolation, Work};
 use crate::capture::Captured;
@@ -29,7 +29,7 @@ use crate::linux::sweep;
 use crate::metrics::Metrics;
 use crate::observers::Observers;
 use crate::outcome::{ErrorReport, Outcome};
-use crate::protocol::launcher::{Step, ToLauncher};
+use crate::protocol::launcher::{Step, TaskId, ToLauncher};
 use crate::sandbox::in_force;
 use crate::scratch::{ScratchRoot, sweep_dead_roots};
 use crate::spill::SpillDir;
@@ -82,6 +82,7 @@ struct LaneState {
     key: Option<Key>,
     zygote: ZygoteState,
     failures: u32,
+    fresh_calls: u64,
     last_used: Instant,
 }
 
@@ -96,7 +97,7 @@ struct Member {
     lane: Lane,
     mode: Mode,
     id: String,
-    mailbox: mpsc::UnboundedSender<ToWorker>,
+    mailbox: Mailbox,
     doing: Doing,
     served: u64,
     born: Instant,
@@ -125,6 +126,7 @@ impl Pool {
             key: None,
             zygote: ZygoteState::None,
             failures: 0,
+            fresh_calls: 0,
             last_used: Instant::now(),
         };
         Self {
@@ -197,6 +199,7 @@ impl Pool {
             key: Some(key.clone()),
             zygote,
             failures: 0,
+            fresh_calls: 0,
             last_used: Instant::now(),
         });
         self.lane_of.insert(key, lane);
@@ -288,96 +291,151 @@ impl Pool {
     }
 
     fn start(&mut self, site: &Site, lane: Lane, dispatch: Dispatch) {
-        self.lanes[lane.0 as usize].last_used = Instant::now();
-        let reuse = dispatch
-            .call
-            .python()
-            .is_some_and(|terms| terms.isolation == Isolation::Reuse);
-        if reuse {
-            if let Some(number) = self.idle_worker(lane) {
-                return self.assign(site, number, dispatch);
-            }
+        let state = &mut self.lanes[lane.0 as usize];
+        state.last_used = Instant::now();
+        let mode = mode_of(&dispatch);
+        let zygote = match &state.zygote {
+            ZygoteState::Ready { handle, .. } => handle.task,
+            _ => return self.start_command(site, dispatch),
+        };
+        let worker = match self.idle_worker(lane, mode) {
+            Some(worker) => worker,
+            None => match self.fork(site, lane, zygote, mode) {
+                Ok(worker) => worker,
+                Err(source) => {
+                    return self.try_again(lane, dispatch, "making its channels".into(), source);
+                }
+            },
+        };
+        self.assign(worker, dispatch);
+        if mode == Mode::Fresh {
+            self.keep_spare(site, lane, zygote);
         }
+    }
+
+    fn start_command(&mut self, site: &Site, dispatch: Dispatch) {
         self.make_room();
-        self.numbers += 1;
-        self.generation = self.generation.wrapping_add(1);
-        let number = WorkerNumber(self.numbers);
-        let id = self.worker_id();
-        let identity = Identity {
-            number,
-            id: id.clone(),
-            generation: self.generation,
-        };
-        let call = dispatch.id;
-        let (mode, asked) = match &self.lanes[lane.0 as usize].zygote {
-            ZygoteState::Ready { handle, .. } => {
-                let mode = if reuse { Mode::Reuse } else { Mode::Fresh };
-                (
-                    mode,
-                    start::fork(site, handle.task, mode, identity, dispatch),
-                )
+        let (call, identity, generation) = (dispatch.id, self.identity(), self.next_generation());
+        let (number, id) = (identity.number, identity.id.clone());
+        match start::command(site, identity, dispatch, generation) {
+            Ok(mailbox) => {
+                self.add_member(number, id, COMMANDS, Mode::Command, mailbox);
+                self.give(number, call);
             }
-            _ => (Mode::Command, start::command(site, identity, dispatch)),
-        };
-        match asked {
-            Ok(asked) => {
-                self.running.insert(call, number);
-                let (doing, born) = (Doing::Call(call), Instant::now());
-                self.workers.insert(
-                    number,
-                    Member {
-                        lane,
-                        mode,
-                        id,
-                        mailbox: asked.mailbox,
-                        doing,
-                        served: 0,
-                        born,
-                    },
-                );
-            }
-            Err(not_started) => self.not_started(lane, *not_started),
-        }
-    }
-
-    fn not_started(&mut self, lane: Lane, NotStarted { dispatch, error }: NotStarted) {
-        match error {
-            EngineError::Spawn { step, source } => self.try_again(lane, dispatch, step, source),
-            error => self.resolve(dispatch, Err(error)),
-        }
-    }
-
-    fn assign(&mut self, site: &Site, number: WorkerNumber, dispatch: Dispatch) {
-        let Some(member) = self.workers.get_mut(&number) else {
-            return;
-        };
-        self.generation = self.generation.wrapping_add(1);
-        match start::call_frame(site, &dispatch.call, &member.id, Mode::Reuse) {
-            Ok(frame) => {
-                member.doing = Doing::Call(dispatch.id);
-                self.running.insert(dispatch.id, number);
-                let message = ToWorker::Assign {
-                    dispatch,
-                    generation: self.generation,
-                    frame,
-                };
-                if let Err(mpsc::error::SendError(ToWorker::Assign { dispatch, .. })) =
-                    member.mailbox.send(message)
-                {
-                    self.running.remove(&dispatch.id); // it is gone, and said so: the news is on its way
-                    member.doing = Doing::Leaving;
-                    let lane = member.lane;
-                    self.queue.push(lane, dispatch.id, dispatch);
+            Err(not_started) => {
+                let NotStarted { dispatch, error } = *not_started;
+                match error {
+                    EngineError::Spawn { step, source } => {
+                        self.try_again(COMMANDS, dispatch, step, source)
+                    }
+                    error => self.resolve(dispatch, Err(error)),
                 }
             }
-            Err(error) => self.resolve(dispatch, Err(error)),
         }
     }
 
-    fn idle_worker(&self, lane: Lane) -> Option<WorkerNumber> {
+    fn fork(
+        &mut self,
+        site: &Site,
+        lane: Lane,
+        zygote: TaskId,
+        mode: Mode,
+    ) -> io::Result<WorkerNumber> {
+        self.make_room();
+        let identity = self.identity();
+        let (number, id) = (identity.number, identity.id.clone());
+        let mailbox = start::fork(site, zygote, mode, identity)?;
+        self.add_member(number, id, lane, mode, mailbox);
+        Ok(number)
+    }
+
+    /// From a key's second call on, the next `fresh` worker is forked while this one runs: a fork is most of a call's
+    /// cost. It has run no code of anybody's.
+    fn keep_spare(&mut self, site: &Site, lane: Lane, zygote: TaskId) {
+        let state = &mut self.lanes[lane.0 as usize];
+        state.fresh_calls += 1;
+        if state.fresh_calls > 1
+            && self.closing.is_none()
+            && self.idle_worker(lane, Mode::Fresh).is_none()
+        {
+            // Without one the next call forks its own, and says what is wrong if it cannot.
+            self.fork(site, lane, zygote, Mode::Fresh).ok();
+        }
+    }
+
+    fn identity(&mut self) -> Identity {
+        self.numbers += 1;
+        // An odd factor makes this a permutation of 48-bit numbers: distinct, and without a pattern to guess.
+        let mixed = self
+            .id_base
+            .wrapping_add(self.numbers)
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Identity {
+            number: WorkerNumber(self.numbers),
+            id: format!("{:012x}", mixed & 0xffff_ffff_ffff),
+        }
+    }
+
+    fn next_generation(&mut self) -> u32 {
+        self.generation = self.generation.wrapping_add(1);
+        self.generation
+    }
+
+    fn add_member(
+        &mut self,
+        number: WorkerNumber,
+        id: String,
+        lane: Lane,
+        mode: Mode,
+        mailbox: Mailbox,
+    ) {
+        let now = Instant::now();
+        let doing = Doing::Nothing { since: now };
+        self.workers.insert(
+            number,
+            Member {
+                lane,
+                mode,
+                id,
+                mailbox,
+                doing,
+                served: 0,
+                born: now,
+            },
+        );
+    }
+
+    fn give(&mut self, worker: WorkerNumber, call: CallId) {
+        if let Some(member) = self.workers.get_mut(&worker) {
+            member.doing = Doing::Call(call);
+            self.running.insert(call, worker);
+        }
+    }
+
+    fn assign(&mut self, worker: WorkerNumber, dispatch: Dispatch) {
+        let (call, generation) = (dispatch.id, self.next_generation());
+        self.give(worker, call);
+        let Some(member) = self.workers.get_mut(&worker) else {
+            return;
+        };
+        let message = ToWorker::Assign {
+            dispatch,
+            generation,
+        };
+        if let Err(mpsc::error::SendError(ToWorker::Assign { dispatch, .. })) =
+            member.mailbox.send(message)
+        {
+            member.doing = Doing::Leaving; // it is gone, and the news of that is on its way
+            let lane = member.lane;
+            self.running.remove(&call);
+            self.queue.push(lane, call, dispatch);
+        }
+    }
+
+    fn idle_worker(&self, lane: Lane, mode: Mode) -> Option<WorkerNumber> {
         let idle = self.workers.iter().filter(|(_, member)| {
             member.lane == lane
-                && member.mode == Mode::Reuse
+                && member.mode == mode
                 && matches!(member.doing, Doing::Nothing { .. })
         });
         idle.map(|(number, _)| *number).min() // the oldest: the others may then be idle long enough to end
@@ -503,19 +561,10 @@ impl Pool {
             spill,
             scratch,
             next_scratch: Cell::new(1),
+            spare_scratch: RefCell::default(),
             removals: RefCell::new(JoinSet::new()),
             news: self.news_sender.clone(),
         })
-    }
-
-    /// 12 hex digits that no other worker of this engine has.
-    fn worker_id(&self) -> String {
-        // An odd factor makes this a permutation of 48-bit numbers: distinct, and without a pattern to guess.
-        let mixed = self
-            .id_base
-            .wrapping_add(self.numbers)
-            .wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        format!("{:012x}", mixed & 0xffff_ffff_ffff)
     }
 
     // ---- news --------------------------------------------------------------------------------------------------
@@ -863,6 +912,7 @@ impl Pool {
         if let Some(site) = self.site.take() {
             self.lanes.clear();
             site.launcher.end().await;
+            site.context.spare_scratch.take();
             let mut removals = site.context.removals.take();
             while removals.join_next().await.is_some() {}
         }
@@ -896,16 +946,10 @@ impl Pool {
 
     /// Of a call that no process ran.
     fn resolve_unstarted(&self, dispatch: Dispatch, verdict: Verdict, error: ErrorReport) {
-        let mode = match &dispatch.call.work {
-            Work::Command(_) => "command",
-            _ if dispatch
-                .call
-                .python()
-                .is_some_and(|terms| terms.isolation == Isolation::Reuse) =>
-            {
-                "reuse"
-            }
-            _ => "fresh",
+        let mode = match mode_of(&dispatch) {
+            Mode::Command => "command",
+            Mode::Reuse => "reuse",
+            Mode::Fresh => "fresh",
         };
         let waited_ns = now_ns().saturating_sub(dispatch.submitted_ns);
         let outcome = Outcome {
@@ -951,6 +995,14 @@ fn recycle(
         Some(ExitReason::RssGrowth)
     } else {
         None
+    }
+}
+
+fn mode_of(dispatch: &Dispatch) -> Mode {
+    match dispatch.call.python().map(|terms| terms.isolation) {
+        None => Mode::Command,
+        Some(Isolation::Fresh) => Mode::Fresh,
+        Some(Isolation::Reuse) => Mode::Reuse,
     }
 }
 
