@@ -486,7 +486,7 @@ mod tests {
     #[test]
     fn only_three_verdicts_can_be_claimed() {
         let record = |verdict: &str| {
-            let text = |text: &str| Value::Str(text.as_bytes().to_vec());
+            let text = |text: &str| Value::Str(text.to_owned());
             let pairs = [
                 ("verdict", verdict),
                 ("type", "T"),
