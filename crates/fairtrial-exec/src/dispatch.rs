@@ -59,7 +59,7 @@ pub(crate) enum PoolNews {
     /// A process exists.
     WorkerStarted { worker: WorkerNumber, pid: u32 },
     /// It acknowledged its call.
-    Began { worker: WorkerNumber },
+    Began { worker: WorkerNumber, call: CallId },
     /// A call is over.
     Finished {
         worker: WorkerNumber,
@@ -74,6 +74,13 @@ pub(crate) enum PoolNews {
         dispatch: Dispatch,
         why: Unstarted,
     },
+    /// Calls that a worker had ahead and did not begin.
+    GivenBack {
+        worker: WorkerNumber,
+        dispatches: Vec<Dispatch>,
+    },
+    /// A worker skipped all that was taken back from it.
+    CanSendAhead { worker: WorkerNumber },
     /// A worker is gone; it had no call any more.
     Gone {
         worker: WorkerNumber,

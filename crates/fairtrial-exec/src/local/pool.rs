@@ -1,7 +1,7 @@
 //! The engine's loop: the one owner of the queue, of the slots and of who runs what.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::backend::Shutdown;
 use crate::call::{Isolation, Work};
 use crate::capture::Captured;
 use crate::clock::{Clock, now_ns};
-use crate::config::LocalConfig;
+use crate::config::{LocalConfig, Recycle};
 use crate::dispatch::{
     Answer, Context, Dispatch, PoolNews, Site, Unstarted, WorkerNumber, ZygoteEnd,
 };
@@ -57,6 +57,13 @@ const SPAWN_TRIES: u32 = 3;
 /// Between two such tries.
 const SPAWN_PAUSE: Duration = Duration::from_millis(200);
 
+/// Calls that a worker has beyond the one it runs.
+const MOST_AHEAD: usize = 16;
+/// Calls that take less are worth sending ahead.
+const SHORT_CALL_NS: u64 = 1_000_000;
+/// Calls that wait behind a longer one than this go to another slot, if one is free (EX-31).
+const STUCK_AFTER: Duration = Duration::from_millis(2);
+
 /// The loop's state.
 pub(crate) struct Pool {
     config: LocalConfig,
@@ -71,6 +78,8 @@ pub(crate) struct Pool {
     lane_of: HashMap<Key, Lane>,
     workers: HashMap<WorkerNumber, Member>,
     running: HashMap<CallId, WorkerNumber>,
+    /// Running calls that were cancelled: should one come back unbegun, it is not run.
+    unwanted: HashSet<CallId>,
     numbers: u64,
     generation: u32,
     id_base: u64,
@@ -98,16 +107,47 @@ struct Member {
     mode: Mode,
     id: String,
     mailbox: Mailbox,
-    doing: Doing,
+    /// The call it runs, and those sent ahead.
+    calls: Vec<CallId>,
+    /// When it was last given or done with a call.
+    since: Instant,
+    leaving: bool,
     served: u64,
     born: Instant,
+    /// How long its recent calls took; none until it has served one.
+    recent_ns: Option<u64>,
+    /// Its calls write output: which of two wrote what can be told only if the second is sent after the first is done.
+    loud: bool,
+    /// Calls were taken back from it, and it has not yet skipped them all.
+    skipping: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doing {
-    Call(CallId),
-    Nothing { since: Instant },
-    Leaving,
+impl Member {
+    fn is_idle(&self) -> bool {
+        self.calls.is_empty() && !self.leaving
+    }
+
+    /// Whether its calls are so short that it should have the next ones before it asks (EX-30).
+    fn takes_ahead(&self) -> bool {
+        self.mode == Mode::Reuse
+            && !self.calls.is_empty()
+            && self.calls.len() <= MOST_AHEAD
+            && !(self.leaving || self.skipping || self.loud)
+            && self.recent_ns.is_some_and(|ns| ns < SHORT_CALL_NS)
+    }
+
+    fn learn(&mut self, outcome: &Outcome) {
+        self.loud |= !(outcome.stdout.is_empty() && outcome.stderr.is_empty());
+        if let Some(wall_ns) = outcome.metrics.wall_ns {
+            let recent = self.recent_ns.unwrap_or(wall_ns);
+            self.recent_ns = Some((3 * recent + wall_ns) / 4);
+        }
+    }
+
+    /// Whether calls wait behind one that turned out long.
+    fn is_stuck(&self, now: Instant) -> bool {
+        self.calls.len() > 1 && !self.skipping && now >= self.since + STUCK_AFTER
+    }
 }
 
 struct Closing {
@@ -142,6 +182,7 @@ impl Pool {
             lane_of: HashMap::new(),
             workers: HashMap::new(),
             running: HashMap::new(),
+            unwanted: HashSet::new(),
             numbers: 0,
             generation: 0,
             id_base: crate::scratch::random(),
@@ -209,12 +250,11 @@ impl Pool {
     fn cancel(&mut self, id: CallId) {
         if let Some(dispatch) = self.queue.remove(id) {
             self.resolve_unstarted(dispatch, Verdict::Cancelled, cancelled());
-        } else if let Some(member) = self
-            .running
-            .get(&id)
-            .and_then(|worker| self.workers.get(worker))
-        {
-            member.mailbox.send(ToWorker::Cancel).ok(); // if the worker is gone, its end is on its way here
+        } else if let Some(worker) = self.running.get(&id) {
+            self.unwanted.insert(id);
+            if let Some(member) = self.workers.get(worker) {
+                member.mailbox.send(ToWorker::Cancel(id)).ok(); // if the worker is gone, its end is on its way here
+            }
         }
     }
 
@@ -246,11 +286,8 @@ impl Pool {
         for dispatch in self.queue.drain_all() {
             self.resolve_unstarted(dispatch, Verdict::Cancelled, cancelled());
         }
-        for worker in self.running.values() {
-            if let Some(member) = self.workers.get(worker) {
-                member.mailbox.send(ToWorker::Cancel).ok(); // as in `cancel`
-            }
-        }
+        let running: Vec<_> = self.running.keys().copied().collect();
+        running.into_iter().for_each(|id| self.cancel(id));
         if let Some(closing) = &mut self.closing {
             closing.kill_at = None;
         }
@@ -277,7 +314,7 @@ impl Pool {
             return;
         };
         self.warm_interpreters(&site);
-        while self.running.len() < self.config.max_workers {
+        while self.busy() < self.config.max_workers {
             let lanes = &self.lanes;
             let ready = |lane: Lane| {
                 lane == COMMANDS
@@ -288,6 +325,83 @@ impl Pool {
             };
             self.start(&site, lane, dispatch);
         }
+        self.send_ahead();
+    }
+
+    /// Slots in use: workers that have a call.
+    fn busy(&self) -> usize {
+        self.workers
+            .values()
+            .filter(|member| !member.calls.is_empty())
+            .count()
+    }
+
+    /// Every slot is busy: those with short calls get the next ones already, evenly.
+    fn send_ahead(&mut self) {
+        if self.config.recycle != Recycle::default() || self.closing.is_some() {
+            return; // whether a worker serves another call is decided between calls
+        }
+        for lane in self.queue.lanes() {
+            while let Some(number) = self.next_ahead(lane) {
+                let goes = |dispatch: &Dispatch| {
+                    mode_of(dispatch) == Mode::Reuse && dispatch.call.queue_timeout.is_none()
+                };
+                let Some(dispatch) = self.queue.pop_if(lane, goes) else {
+                    break;
+                };
+                let (id, generation) = (dispatch.id, self.next_generation());
+                self.give(number, id);
+                let message = ToWorker::Ahead {
+                    dispatch,
+                    generation,
+                };
+                let Some(member) = self.workers.get(&number) else {
+                    return;
+                };
+                if let Err(mpsc::error::SendError(ToWorker::Ahead { dispatch, .. })) =
+                    member.mailbox.send(message)
+                {
+                    self.come_back(number, dispatch); // it is gone, and the news of that is on its way
+                    break;
+                }
+            }
+        }
+    }
+
+    fn next_ahead(&self, lane: Lane) -> Option<WorkerNumber> {
+        let takers = self
+            .workers
+            .iter()
+            .filter(|(_, member)| member.lane == lane && member.takes_ahead());
+        takers
+            .min_by_key(|(number, member)| (member.calls.len(), **number))
+            .map(|(number, _)| *number)
+    }
+
+    /// With a slot free, nobody's call waits behind another's long one.
+    fn free_stuck(&mut self) {
+        if self.busy() >= self.config.max_workers {
+            return;
+        }
+        let now = Instant::now();
+        for member in self
+            .workers
+            .values_mut()
+            .filter(|member| member.is_stuck(now))
+        {
+            member.skipping = true;
+            member.mailbox.send(ToWorker::TakeBack).ok(); // if it is gone, its calls are on their way here
+        }
+    }
+
+    /// A call left its worker unbegun: back to its place in the queue, unless nobody wants it.
+    fn come_back(&mut self, worker: WorkerNumber, dispatch: Dispatch) {
+        self.running.remove(&dispatch.id);
+        let lane = self.lane(&dispatch);
+        if let Some(member) = self.workers.get_mut(&worker) {
+            member.calls.retain(|call| *call != dispatch.id);
+        }
+        self.requeue(lane, dispatch);
     }
 
     fn start(&mut self, site: &Site, lane: Lane, dispatch: Dispatch) {
@@ -390,24 +504,29 @@ impl Pool {
         mailbox: Mailbox,
     ) {
         let now = Instant::now();
-        let doing = Doing::Nothing { since: now };
-        self.workers.insert(
-            number,
-            Member {
-                lane,
-                mode,
-                id,
-                mailbox,
-                doing,
-                served: 0,
-                born: now,
-            },
-        );
+        let member = Member {
+            lane,
+            mode,
+            id,
+            mailbox,
+            calls: Vec::new(),
+            since: now,
+            leaving: false,
+            served: 0,
+            born: now,
+            recent_ns: None,
+            loud: false,
+            skipping: false,
+        };
+        self.workers.insert(number, member);
     }
 
     fn give(&mut self, worker: WorkerNumber, call: CallId) {
         if let Some(member) = self.workers.get_mut(&worker) {
-            member.doing = Doing::Call(call);
+            if member.calls.is_empty() {
+                member.since = Instant::now();
+            }
+            member.calls.push(call);
             self.running.insert(call, worker);
         }
     }
@@ -425,19 +544,16 @@ impl Pool {
         if let Err(mpsc::error::SendError(ToWorker::Assign { dispatch, .. })) =
             member.mailbox.send(message)
         {
-            member.doing = Doing::Leaving; // it is gone, and the news of that is on its way
-            let lane = member.lane;
-            self.running.remove(&call);
-            self.queue.push(lane, call, dispatch);
+            member.leaving = true; // it is gone, and the news of that is on its way
+            self.come_back(worker, dispatch);
         }
     }
 
     fn idle_worker(&self, lane: Lane, mode: Mode) -> Option<WorkerNumber> {
-        let idle = self.workers.iter().filter(|(_, member)| {
-            member.lane == lane
-                && member.mode == mode
-                && matches!(member.doing, Doing::Nothing { .. })
-        });
+        let idle = self
+            .workers
+            .iter()
+            .filter(|(_, member)| member.lane == lane && member.mode == mode && member.is_idle());
         idle.map(|(number, _)| *number).min() // the oldest: the others may then be idle long enough to end
     }
 
@@ -446,12 +562,10 @@ impl Pool {
         let idle = self
             .workers
             .iter()
-            .filter_map(|(number, member)| match member.doing {
-                Doing::Nothing { since } => Some((since, *number)),
-                _ => None,
-            });
+            .filter(|(_, member)| member.mode == Mode::Reuse && member.is_idle());
+        let idle = idle.map(|(number, member)| (member.since, *number));
         let idle: BTreeSet<_> = idle.collect();
-        let surplus = (self.running.len() + idle.len() + 1).saturating_sub(self.config.max_workers);
+        let surplus = (self.busy() + idle.len() + 1).saturating_sub(self.config.max_workers);
         for (_, number) in idle.into_iter().take(surplus) {
             self.retire(number, ExitReason::Idle);
         }
@@ -572,7 +686,7 @@ impl Pool {
     async fn hear(&mut self, news: PoolNews) {
         match news {
             PoolNews::WorkerStarted { worker, pid } => self.worker_started(worker, pid),
-            PoolNews::Began { worker } => self.began(worker),
+            PoolNews::Began { worker, call } => self.began(worker, call),
             PoolNews::Finished {
                 worker,
                 dispatch,
@@ -600,6 +714,16 @@ impl Pool {
                     });
                 }
             }
+            PoolNews::GivenBack { worker, dispatches } => {
+                dispatches
+                    .into_iter()
+                    .for_each(|dispatch| self.come_back(worker, dispatch));
+            }
+            PoolNews::CanSendAhead { worker } => {
+                if let Some(member) = self.workers.get_mut(&worker) {
+                    member.skipping = false;
+                }
+            }
             PoolNews::ZygoteReady { zygote, threads } => self.zygote_ready(zygote, threads),
             PoolNews::ZygoteGone { zygote, why } => self.zygote_gone(zygote, why),
             PoolNews::LauncherLost => self.launcher_lost().await,
@@ -621,17 +745,11 @@ impl Pool {
         });
     }
 
-    fn began(&self, worker: WorkerNumber) {
-        if let Some(Member {
-            doing: Doing::Call(call),
-            id,
-            ..
-        }) = self.workers.get(&worker)
-        {
-            self.observers.tell(Event::Start {
-                call: *call,
-                worker_id: id.clone(),
-            });
+    fn began(&mut self, worker: WorkerNumber, call: CallId) {
+        if let Some(member) = self.workers.get_mut(&worker) {
+            member.since = Instant::now();
+            let worker_id = member.id.clone();
+            self.observers.tell(Event::Start { call, worker_id });
         }
     }
 
@@ -643,33 +761,33 @@ impl Pool {
         lives: bool,
         rss_growth: Option<u64>,
     ) {
-        let ok = answer
-            .as_ref()
-            .is_ok_and(|outcome| outcome.verdict == Verdict::Ok);
         self.running.remove(&dispatch.id);
+        self.unwanted.remove(&dispatch.id);
+        if let Some(member) = self.workers.get_mut(&worker) {
+            member.calls.retain(|call| *call != dispatch.id);
+            member.since = Instant::now();
+            member.served += 1;
+            member.leaving |= !lives;
+            if let Ok(outcome) = &answer {
+                member.learn(outcome);
+            }
+            let ok = answer
+                .as_ref()
+                .is_ok_and(|outcome| outcome.verdict == Verdict::Ok);
+            if let Some(reason) = recycle(&self.config, member, ok, rss_growth).filter(|_| lives) {
+                self.retire(worker, reason);
+            }
+        }
         self.resolve(dispatch, answer);
-        let Some(member) = self.workers.get_mut(&worker) else {
-            return;
-        };
-        member.served += 1;
-        if !lives {
-            member.doing = Doing::Leaving;
-            return;
-        }
-        member.doing = Doing::Nothing {
-            since: Instant::now(),
-        };
-        if let Some(reason) = recycle(&self.config, member, ok, rss_growth) {
-            self.retire(worker, reason);
-        }
     }
 
     fn unstarted(&mut self, worker: WorkerNumber, mut dispatch: Dispatch, why: Unstarted) {
         self.running.remove(&dispatch.id);
-        let lane = match self.workers.get(&worker) {
-            Some(member) => member.lane,
-            None => COMMANDS,
-        };
+        if let Some(member) = self.workers.get_mut(&worker) {
+            member.calls.retain(|call| *call != dispatch.id);
+            member.leaving = true;
+        }
+        let lane = self.lane(&dispatch);
         match why {
             Unstarted::Spawn {
                 step: step @ (Step::Exec | Step::Chdir),
@@ -720,11 +838,7 @@ impl Pool {
     }
 
     fn requeue(&mut self, lane: Lane, dispatch: Dispatch) {
-        if self
-            .closing
-            .as_ref()
-            .is_some_and(|closing| closing.kill_at.is_some_and(|at| at <= Instant::now()))
-        {
+        if self.unwanted.remove(&dispatch.id) {
             return self.resolve_unstarted(dispatch, Verdict::Cancelled, cancelled());
         }
         self.queue.push(lane, dispatch.id, dispatch);
@@ -834,18 +948,17 @@ impl Pool {
 
     fn retire(&mut self, number: WorkerNumber, reason: ExitReason) {
         if let Some(member) = self.workers.get_mut(&number) {
-            member.doing = Doing::Leaving;
+            member.leaving = true;
             member.mailbox.send(ToWorker::Retire(reason)).ok(); // if it is gone, its end is on its way here
         }
     }
 
     fn retire_idle(&mut self, reason: ExitReason, which: impl Fn(Instant) -> bool) {
-        let idle: Vec<_> = self
+        let idle = self
             .workers
             .iter()
-            .filter(|(_, member)| matches!(member.doing, Doing::Nothing { since } if which(since)))
-            .map(|(number, _)| *number)
-            .collect();
+            .filter(|(_, member)| member.is_idle() && which(member.since));
+        let idle: Vec<_> = idle.map(|(number, _)| *number).collect();
         idle.into_iter()
             .for_each(|number| self.retire(number, reason));
     }
@@ -854,11 +967,13 @@ impl Pool {
         let queue = self.queue_deadlines.first().map(|(at, _)| *at);
         let kill = self.closing.as_ref().and_then(|closing| closing.kill_at);
         let retry = self.not_before.filter(|_| !self.queue.is_empty());
+        let free = self.busy() < self.config.max_workers;
         let idle = self
             .workers
             .values()
-            .filter_map(|member| match member.doing {
-                Doing::Nothing { since } => Some(since + self.config.idle_timeout),
+            .filter_map(|member| match member.calls.len() {
+                0 if !member.leaving => Some(member.since + self.config.idle_timeout),
+                2.. if free && !member.skipping => Some(member.since + STUCK_AFTER),
                 _ => None,
             });
         let zygotes = self.lanes.iter().enumerate().filter_map(|(index, lane)| {
@@ -875,6 +990,7 @@ impl Pool {
     }
 
     fn timer(&mut self) {
+        self.free_stuck();
         let now = Instant::now();
         while let Some((at, id)) = self
             .queue_deadlines

@@ -78,8 +78,7 @@ pub(crate) fn command(
     let (number, id) = (identity.number, identity.id);
     let (mailbox, mut worker) = Worker::new(site, Mode::Command, number, id, stdout, stderr);
     worker.stdin = stdin;
-    worker.scratch = Some(scratch);
-    worker.take(dispatch, generation, None);
+    worker.take(dispatch, generation, None, Some(scratch));
     site.launcher.send(
         ToLauncher::Spawn {
             task: worker.task,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::ahead::Ahead;
 use super::call_frame::{CallFrame, call_frame};
 use super::judge::{self, Facts, Measured};
 use super::link::Link;
@@ -14,7 +15,7 @@ use crate::call::{Call, Work};
 use crate::clock::now_ns;
 use crate::dispatch::{Dispatch, PoolNews, Site, Unstarted, WorkerNumber};
 use crate::error::EngineError;
-use crate::event::ExitReason;
+use crate::event::{CallId, ExitReason};
 use crate::launcher::News;
 use crate::linux::cpu_clock::process_cpu_ns;
 use crate::linux::proc_files::ProcFiles;
@@ -35,8 +36,12 @@ const CLOSING_GRACE: Duration = Duration::from_millis(20);
 pub(crate) enum ToWorker {
     /// Run this.
     Assign { dispatch: Dispatch, generation: u32 },
-    /// Stop the call you have.
-    Cancel,
+    /// Run this after what you have.
+    Ahead { dispatch: Dispatch, generation: u32 },
+    /// Give back what you have not begun.
+    TakeBack,
+    /// Stop this call.
+    Cancel(CallId),
     /// End; nobody needs you.
     Retire(ExitReason),
 }
@@ -54,7 +59,9 @@ pub(crate) struct Worker {
     pub(crate) stdout: Output,
     pub(crate) stderr: Output,
     pub(crate) stdin: Option<Input>,
-    pub(crate) scratch: Option<ScratchDir>,
+    /// Untouched directories that only this worker's next calls may have, for it lives.
+    own_scratch: Vec<ScratchDir>,
+    pub(crate) ahead: Ahead,
     pub(crate) state: State,
     pub(crate) current: Option<Current>,
     pub(crate) pid: Option<u32>,
@@ -70,7 +77,12 @@ pub(crate) struct Worker {
 pub(crate) struct Current {
     pub(crate) dispatch: Dispatch,
     pub(crate) generation: u32,
-    frame: Option<CallFrame>,
+    pub(crate) frame: Option<CallFrame>,
+    pub(crate) scratch: Option<ScratchDir>,
+    /// It was sent while another ran.
+    pub(crate) ahead: bool,
+    /// Processor time as the worker read it.
+    pub(crate) usage: Option<(u64, u64)>,
     pub(crate) ack_by: Instant,
     pub(crate) began_ns: Option<u64>,
     pub(crate) finished_ns: Option<u64>,
@@ -88,6 +100,9 @@ impl Current {
             dispatch,
             generation,
             frame: None,
+            scratch: None,
+            ahead: false,
+            usage: None,
             ack_by: Instant::now() + ack_timeout,
             began_ns: None,
             finished_ns: None,
@@ -129,7 +144,8 @@ impl Worker {
             stdout,
             stderr,
             stdin: None,
-            scratch: None,
+            own_scratch: Vec::new(),
+            ahead: Ahead::default(),
             state: State::Idle,
             current: None,
             pid: None,
@@ -160,10 +176,11 @@ impl Worker {
                 () = until(timer) => self.timer(),
             }
         }
+        self.give_back_all();
         // A call that was on its way to a worker that is gone.
         self.mailbox.close();
         while let Ok(message) = self.mailbox.try_recv() {
-            if let ToWorker::Assign { dispatch, .. } = message {
+            if let ToWorker::Assign { dispatch, .. } | ToWorker::Ahead { dispatch, .. } = message {
                 let (worker, why) = (self.number, Unstarted::Died);
                 self.tell(PoolNews::Unstarted {
                     worker,
@@ -207,41 +224,74 @@ impl Worker {
                 dispatch,
                 generation,
             } => self.assigned(dispatch, generation),
-            ToWorker::Cancel => self.apply(Event::Stop(Cause::Cancelled)),
+            ToWorker::Ahead {
+                dispatch,
+                generation,
+            } => self.send_ahead(dispatch, generation),
+            ToWorker::TakeBack => self.take_back(),
+            ToWorker::Cancel(id) => match &self.current {
+                Some(current) if current.dispatch.id == id => {
+                    self.apply(Event::Stop(Cause::Cancelled))
+                }
+                _ => self.cancel_ahead(id),
+            },
             ToWorker::Retire(reason) => self.apply(Event::Retire(reason)),
         }
     }
 
     /// A Python call for a worker that waits for one.
-    fn assigned(&mut self, dispatch: Dispatch, generation: u32) {
-        let wants_scratch = matches!(dispatch.call.work, Work::Source(_));
-        if wants_scratch && self.scratch.is_none() {
-            match self.site.context.make_scratch() {
-                Ok(scratch) => self.scratch = Some(scratch),
-                Err(error) => return self.refuse(dispatch, error),
-            }
-        }
-        let scratch = self.scratch.as_ref().filter(|_| wants_scratch);
-        match call_frame(&self.site, &dispatch.call, &self.id, self.mode, scratch) {
-            Ok(frame) => {
+    pub(crate) fn assigned(&mut self, dispatch: Dispatch, generation: u32) {
+        match self.prepare(&dispatch) {
+            Ok((frame, scratch)) => {
                 self.reset_peak();
-                self.take(dispatch, generation, Some(frame));
+                self.take(dispatch, generation, Some(frame), scratch);
             }
             Err(error) => self.refuse(dispatch, error),
         }
     }
 
+    /// A call's frame, and its scratch directory if it is to have one.
+    pub(crate) fn prepare(
+        &mut self,
+        dispatch: &Dispatch,
+    ) -> Result<(CallFrame, Option<ScratchDir>), EngineError> {
+        let scratch = match (&dispatch.call.work, self.own_scratch.pop()) {
+            (Work::Source(_), Some(scratch)) => Some(scratch),
+            (Work::Source(_), None) => Some(self.site.context.make_scratch()?),
+            (_, unused) => {
+                self.own_scratch.extend(unused);
+                None
+            }
+        };
+        let frame = call_frame(
+            &self.site,
+            &dispatch.call,
+            &self.id,
+            self.mode,
+            scratch.as_ref(),
+        )?;
+        Ok((frame, scratch))
+    }
+
     /// Makes a call this worker's own.
-    pub(crate) fn take(&mut self, dispatch: Dispatch, generation: u32, frame: Option<CallFrame>) {
+    pub(crate) fn take(
+        &mut self,
+        dispatch: Dispatch,
+        generation: u32,
+        frame: Option<CallFrame>,
+        scratch: Option<ScratchDir>,
+    ) {
         // What it wrote between calls is nobody's.
         self.stdout.drain(u64::MAX);
         self.stderr.drain(u64::MAX);
         self.stdout.take(dispatch.call.capture_bytes);
         self.stderr.take(dispatch.call.capture_bytes);
         let ack_timeout = self.site.context.config.ack_timeout;
+        let current = Current::new(dispatch, generation, ack_timeout);
         self.current = Some(Current {
             frame,
-            ..Current::new(dispatch, generation, ack_timeout)
+            scratch,
+            ..current
         });
         self.apply(Event::Assigned { generation });
     }
@@ -255,7 +305,7 @@ impl Worker {
         }
     }
 
-    fn refuse(&mut self, dispatch: Dispatch, error: EngineError) {
+    pub(crate) fn refuse(&mut self, dispatch: Dispatch, error: EngineError) {
         let (worker, lives, rss_growth) = (self.number, true, None);
         self.tell(PoolNews::Finished {
             worker,
@@ -409,6 +459,10 @@ impl Worker {
                 Event::Began { generation }
             }
             (Kind::Run, 0) => Event::RunsUserCode { generation },
+            (Kind::Skipped, 0) => return self.skipped(),
+            (Kind::Usage, 16) => {
+                return self.used(generation, u64_at(&payload, 0), u64_at(&payload, 8));
+            }
             (Kind::Need, 8) => Event::Needs {
                 generation,
                 bytes: u64_at(&payload, 0),
@@ -461,6 +515,16 @@ impl Worker {
         }
     }
 
+    fn used(&mut self, generation: u32, user_ns: u64, system_ns: u64) {
+        if let Some(current) = self
+            .current
+            .as_mut()
+            .filter(|current| current.generation == generation)
+        {
+            current.usage = Some((user_ns, system_ns));
+        }
+    }
+
     fn stamp_begin(&mut self) {
         if let (State::Sent { .. }, Some(current)) = (&self.state, &mut self.current) {
             current.began_ns = Some(now_ns());
@@ -488,7 +552,7 @@ impl Worker {
     }
 
     /// Takes a step and does what it says.
-    fn apply(&mut self, event: Event) {
+    pub(crate) fn apply(&mut self, event: Event) {
         let state = std::mem::replace(&mut self.state, State::Gone);
         let (state, action) = step(self.mode, state, event);
         self.state = state;
@@ -517,6 +581,7 @@ impl Worker {
         let Some(current) = &mut self.current else {
             return;
         };
+        let call_id = current.dispatch.id;
         let began_ns = *current.began_ns.get_or_insert_with(now_ns);
         if let Some(pid) = self.pid {
             current.base_rss_bytes = resident(pid);
@@ -538,9 +603,8 @@ impl Worker {
                 Vec::new(),
             );
         }
-        self.tell(PoolNews::Began {
-            worker: self.number,
-        });
+        let (worker, call) = (self.number, call_id);
+        self.tell(PoolNews::Began { worker, call });
     }
 
     fn provide(&mut self, bytes: u64) {
@@ -594,10 +658,7 @@ impl Worker {
         self.stdout.drain(most);
         self.stderr.drain(most);
         let reply = settle(reply, current.file.take(), Writers::MayLive);
-        // Its own next call may have an untouched directory; another worker's may not, for this one lives.
-        if let Some(scratch) = self.scratch.take_if(|scratch| !scratch.is_pristine()) {
-            self.site.context.remove_scratch(scratch);
-        }
+        self.keep_scratch(current.scratch.take());
         let usage = self.measure(&current);
         let rss_now = usage.rss_bytes;
         let answer = self.conclude(
@@ -616,12 +677,18 @@ impl Worker {
             lives: true,
             rss_growth,
         });
+        self.advance();
     }
 
     fn measure(&mut self, current: &Current) -> Measured {
         let Some(pid) = self.pid else {
             return Measured::default();
         };
+        if current.ahead || !self.ahead.is_empty() {
+            // The next call has begun by now: what the kernel says is no longer this one's alone.
+            self.peak_is_stale = true;
+            return Measured::by_worker(current.usage);
+        }
         if self.proc_files.is_none() {
             self.proc_files = ProcFiles::open(pid).ok(); // what cannot be read is reported as not measured
         }
@@ -719,14 +786,27 @@ impl Worker {
         (current.dispatch, answer)
     }
 
-    /// The processes are gone: their directory can be another call's.
+    /// Takes back a call's directory: an untouched one for the next call, others go.
+    pub(crate) fn keep_scratch(&mut self, scratch: Option<ScratchDir>) {
+        match scratch {
+            Some(scratch) if scratch.is_pristine() => self.own_scratch.push(scratch),
+            Some(scratch) => self.site.context.remove_scratch(scratch),
+            None => {}
+        }
+    }
+
+    /// The processes are gone: their directories can be anybody's.
     fn clean_up(&mut self) {
-        if let Some(scratch) = self.scratch.take() {
+        let current = self
+            .current
+            .as_mut()
+            .and_then(|current| current.scratch.take());
+        for scratch in self.own_scratch.drain(..).chain(current) {
             self.site.context.return_scratch(scratch);
         }
     }
 
-    fn tell(&self, news: PoolNews) {
+    pub(crate) fn tell(&self, news: PoolNews) {
         self.site.context.news.send(news).ok(); // the pool outlives its workers but for a dropped backend
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Measured {
     system_ns: Option<u64>,
     pub(crate) peak: Option<(u64, PeakSource)>,
     leaked: Option<u64>,
+    /// Read by the worker itself.
+    by_worker: bool,
     /// Resident now, of a worker that lives on.
     pub(crate) rss_bytes: Option<u64>,
 }
@@ -61,7 +63,18 @@ impl Measured {
             system_ns: Some(end.system_ns),
             peak: Some(peak),
             leaked: Some(end.leaked),
+            by_worker: false,
             rss_bytes: None,
+        }
+    }
+
+    /// Of a call among others that were sent ahead: what the worker says, which runs trusted functions.
+    pub(crate) fn by_worker(usage: Option<(u64, u64)>) -> Self {
+        Self {
+            user_ns: usage.map(|(user_ns, _)| user_ns),
+            system_ns: usage.map(|(_, system_ns)| system_ns),
+            by_worker: true,
+            ..Self::default()
         }
     }
 
@@ -81,6 +94,7 @@ impl Measured {
             system_ns: cpu.map(|cpu| cpu.system_ns),
             peak: status.and_then(|status| Some((status.hwm_bytes?, PeakSource::Vmhwm))),
             leaked,
+            by_worker: false,
             rss_bytes: status.and_then(|status| status.rss_bytes),
         }
     }
@@ -385,7 +399,13 @@ impl Facts<'_> {
             node_id: Some(self.node_id.to_owned()),
             base_rss_bytes: self.base_rss_bytes,
             leaked_processes: began.and(measured.leaked),
-            measured_by: began.map(|_| MeasuredBy::Engine),
+            measured_by: began.map(|_| {
+                if measured.by_worker {
+                    MeasuredBy::Worker
+                } else {
+                    MeasuredBy::Engine
+                }
+            }),
         }
     }
 
