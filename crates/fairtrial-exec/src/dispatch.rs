@@ -64,13 +64,7 @@ pub(crate) enum PoolNews {
     /// It acknowledged its call.
     Began { worker: WorkerNumber, call: CallId },
     /// A call is over.
-    Finished {
-        worker: WorkerNumber,
-        dispatch: Dispatch,
-        answer: Answer,
-        lives: bool,
-        rss_growth: Option<u64>,
-    },
+    Finished(Box<Finished>),
     /// A call was not begun and can be given to somebody else.
     Unstarted {
         worker: WorkerNumber,
@@ -96,6 +90,18 @@ pub(crate) enum PoolNews {
     ZygoteGone { zygote: u64, why: ZygoteEnd },
     /// The launcher is gone.
     LauncherLost,
+}
+
+/// A call that is over.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) worker: WorkerNumber,
+    pub(crate) dispatch: Dispatch,
+    pub(crate) answer: Answer,
+    /// Whether the worker can have another call.
+    pub(crate) lives: bool,
+    /// Since the worker's first call.
+    pub(crate) rss_growth: Option<u64>,
 }
 
 /// Why a call was not begun.

@@ -19,7 +19,7 @@ use crate::capture::Captured;
 use crate::clock::{Clock, now_ns};
 use crate::config::{LocalConfig, Recycle};
 use crate::dispatch::{
-    Answer, Context, Dispatch, PoolNews, Site, Unstarted, WorkerNumber, ZygoteEnd,
+    Answer, Context, Dispatch, Finished, PoolNews, Site, Unstarted, WorkerNumber, ZygoteEnd,
 };
 use crate::environment::Environment;
 use crate::error::EngineError;
@@ -85,6 +85,8 @@ pub(crate) struct Pool {
     id_base: u64,
     not_before: Option<Instant>,
     closing: Option<Closing>,
+    /// The handle is gone: nobody waits for handlers to return.
+    abandoned: bool,
 }
 
 struct LaneState {
@@ -120,6 +122,8 @@ struct Member {
     loud: bool,
     /// Calls were taken back from it, and it has not yet skipped them all.
     skipping: bool,
+    /// Observers know of it.
+    told: bool,
 }
 
 impl Member {
@@ -188,6 +192,7 @@ impl Pool {
             id_base: crate::scratch::random(),
             not_before: None,
             closing: None,
+            abandoned: false,
         }
     }
 
@@ -214,7 +219,10 @@ impl Pool {
             Command::Submit(dispatch) => self.submit(dispatch),
             Command::Cancel(id) => self.cancel(id),
             Command::Shutdown(how, done) => self.shut_down(how, Some(done)),
-            Command::Abandon => self.shut_down(Shutdown::now(), None),
+            Command::Abandon => {
+                self.abandoned = true;
+                self.shut_down(Shutdown::now(), None);
+            }
         }
     }
 
@@ -527,6 +535,7 @@ impl Pool {
             recent_ns: None,
             loud: false,
             skipping: false,
+            told: false,
         };
         self.workers.insert(number, member);
     }
@@ -697,15 +706,8 @@ impl Pool {
         match news {
             PoolNews::WorkerStarted { worker, pid } => self.worker_started(worker, pid),
             PoolNews::Began { worker, call } => self.began(worker, call),
-            PoolNews::Finished {
-                worker,
-                dispatch,
-                answer,
-                lives,
-                rss_growth,
-            } => {
-                self.finished(worker, dispatch, answer, lives, rss_growth);
-            }
+            PoolNews::Finished(finished) => self.finished(*finished),
+
             PoolNews::Unstarted {
                 worker,
                 dispatch,
@@ -716,7 +718,8 @@ impl Pool {
                 reason,
                 status,
             } => {
-                if let Some(member) = self.workers.remove(&worker) {
+                let member = self.workers.remove(&worker);
+                if let Some(member) = member.filter(|member| member.told) {
                     self.observers.tell(Event::WorkerExit {
                         worker_id: member.id,
                         reason,
@@ -740,10 +743,11 @@ impl Pool {
         }
     }
 
-    fn worker_started(&self, worker: WorkerNumber, pid: u32) {
-        let Some(member) = self.workers.get(&worker) else {
+    fn worker_started(&mut self, worker: WorkerNumber, pid: u32) {
+        let Some(member) = self.workers.get_mut(&worker) else {
             return;
         };
+        member.told = true;
         let zygote_threads = match &self.lanes[member.lane.0 as usize].zygote {
             ZygoteState::Ready { threads, .. } => Some(*threads),
             _ => None,
@@ -763,14 +767,14 @@ impl Pool {
         }
     }
 
-    fn finished(
-        &mut self,
-        worker: WorkerNumber,
-        dispatch: Dispatch,
-        answer: Answer,
-        lives: bool,
-        rss_growth: Option<u64>,
-    ) {
+    fn finished(&mut self, finished: Finished) {
+        let Finished {
+            worker,
+            dispatch,
+            answer,
+            lives,
+            rss_growth,
+        } = finished;
         self.running.remove(&dispatch.id);
         self.unwanted.remove(&dispatch.id);
         if let Some(member) = self.workers.get_mut(&worker) {
@@ -1043,6 +1047,9 @@ impl Pool {
             while removals.join_next().await.is_some() {}
         }
         self.observers.tell(Event::Shutdown);
+        if self.abandoned {
+            return self.observers.leave();
+        }
         let observers = self.observers.clone();
         // Handlers may be slow, and one of them may be waiting for us.
         tokio::task::spawn_blocking(move || observers.finish())

@@ -13,14 +13,14 @@ use super::pipes::{Input, Output};
 use super::{Action, Ending, Event, Mode, Payload, Reply, State, step};
 use crate::call::{Call, Work};
 use crate::clock::now_ns;
-use crate::dispatch::{Dispatch, PoolNews, Site, Unstarted, WorkerNumber};
+use crate::dispatch::{Answer, Dispatch, Finished, PoolNews, Site, Unstarted, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, ExitReason};
 use crate::launcher::News;
 use crate::linux::cpu_clock::process_cpu_ns;
 use crate::linux::proc_files::ProcFiles;
 use crate::linux::proc_status::{Stat, resident_bytes};
-use crate::protocol::launcher::{Cause, End, FromLauncher, TaskId, ToLauncher, Watch};
+use crate::protocol::launcher::{Cause, End, FromLauncher, Step, TaskId, ToLauncher, Watch};
 use crate::protocol::{INLINE_BYTES, Kind};
 use crate::scratch::ScratchDir;
 use crate::spill::{ResultFile, SettleError, Writers};
@@ -115,8 +115,16 @@ impl Current {
         }
     }
 
-    fn call(&self) -> &Call {
+    pub(crate) fn call(&self) -> &Call {
         &self.dispatch.call
+    }
+
+    /// Past its deadline: the launcher stops it, if it has not yet.
+    pub(crate) fn is_overdue(&self) -> bool {
+        let began = self.call().timeout.zip(self.began_ns);
+        began.is_some_and(|(timeout, began_ns)| {
+            u128::from(now_ns().saturating_sub(began_ns)) >= timeout.as_nanos()
+        })
     }
 }
 
@@ -169,7 +177,8 @@ impl Worker {
                     Some(message) => self.hear_pool(message),
                     None => self.apply(Event::Retire(ExitReason::Shutdown)),
                 },
-                () = turn(&mut self.link) => self.read_frames(),
+                // What it says is heard once it is known who it is: the counters at the ack are read by its number.
+                () = turn(&mut self.link), if self.pid.is_some() => self.read_frames(),
                 () = self.stdout.fill() => self.check_output(),
                 () = self.stderr.fill() => self.check_output(),
                 done = feed(&mut self.stdin) => if done { self.stdin = None },
@@ -196,26 +205,29 @@ impl Worker {
             (State::Sent { .. }, Some(current)) if self.mode != Mode::Command => {
                 Some(current.ack_by)
             }
+            // Stopped before the zygote forked: that it forks at all is still waited for.
+            (State::Ending(_), Some(current)) if self.pid.is_none() => Some(current.ack_by),
             _ => None,
         };
-        [ack, self.closed_at.map(|at| at + CLOSING_GRACE)]
-            .into_iter()
-            .flatten()
-            .min()
+        let closed = self.closed_at.map(|at| at + CLOSING_GRACE);
+        [ack, closed].into_iter().flatten().min()
     }
 
     fn timer(&mut self) {
-        if let Some(closed) = self.closed_at.take() {
+        if self.closed_at.take().is_some() {
             if self.pid.is_some_and(is_exiting) {
-                self.closed_at = Some(closed.max(Instant::now())); // it is on its way out; its end will be told
+                self.closed_at = Some(Instant::now()); // it is on its way out; its end will be told
             } else {
                 self.apply(Event::Malformed(
                     "it closed its socket and went on running".into(),
                 ));
             }
-            return;
+        } else if let (State::Ending(_), Some(current)) = (&self.state, &mut self.current) {
+            current.ack_by = Instant::now() + self.site.context.config.ack_timeout;
+            self.kill(Cause::Misbehaved);
+        } else {
+            self.apply(Event::AckOverdue);
         }
-        self.apply(Event::AckOverdue);
     }
 
     fn hear_pool(&mut self, message: ToWorker) {
@@ -306,14 +318,7 @@ impl Worker {
     }
 
     pub(crate) fn refuse(&mut self, dispatch: Dispatch, error: EngineError) {
-        let (worker, lives, rss_growth) = (self.number, true, None);
-        self.tell(PoolNews::Finished {
-            worker,
-            dispatch,
-            answer: Err(error),
-            lives,
-            rss_growth,
-        });
+        self.tell_finished(dispatch, Err(error), true, None);
     }
 
     /// A worker that served before starts the next call with its present size as the peak (EX-83).
@@ -348,53 +353,56 @@ impl Worker {
             worker: self.number,
             pid,
         });
-        let Some(current) = &mut self.current else {
-            return;
-        };
-        if self.mode == Mode::Command {
+        if let (Mode::Command, Some(current)) = (self.mode, &mut self.current) {
             current.began_ns = Some(at_ns);
             let generation = current.generation;
             self.apply(Event::Began { generation });
-        } else if current.began_ns.is_some() {
-            current.base_rss_bytes = resident(pid); // its acknowledgement was quicker than the launcher's word
         }
     }
 
+    /// There is no process, and none will be.
     fn never_was(&mut self, why: Unstarted) {
-        self.state = State::Gone;
+        let why = match std::mem::replace(&mut self.state, State::Gone) {
+            State::Ending(Ending::NoAck) => Unstarted::Spawn {
+                step: Step::Zygote,
+                errno: libc::ETIMEDOUT,
+            },
+            _ => why,
+        };
         self.clean_up();
         let worker = self.number;
-        match self.current.take() {
-            Some(Current { dispatch, .. }) => self.tell(PoolNews::Unstarted {
+        self.tell(PoolNews::Gone {
+            worker,
+            reason: ExitReason::Crashed,
+            status: None,
+        });
+        if let Some(Current { dispatch, .. }) = self.current.take() {
+            self.tell(PoolNews::Unstarted {
                 worker,
                 dispatch,
                 why,
-            }),
-            None => self.tell(PoolNews::Gone {
-                worker,
-                reason: ExitReason::Crashed,
-                status: None,
-            }),
+            });
         }
     }
 
     fn launcher_lost(&mut self) {
-        let began = matches!(self.state, State::Running { .. } | State::Ending(_));
+        // As before any death is judged: an acknowledged call is never run again.
+        if let Some(link) = &mut self.link {
+            link.drain();
+        }
+        self.read_frames();
+        let began = self
+            .current
+            .as_ref()
+            .is_some_and(|current| current.began_ns.is_some());
         if !began {
             return self.never_was(Unstarted::LauncherLost);
         }
         self.state = State::Gone;
         self.clean_up();
-        let (worker, lives, rss_growth) = (self.number, false, None);
+        let worker = self.number;
         if let Some(Current { dispatch, .. }) = self.current.take() {
-            let answer = Err(EngineError::LauncherLost);
-            self.tell(PoolNews::Finished {
-                worker,
-                dispatch,
-                answer,
-                lives,
-                rss_growth,
-            });
+            self.tell_finished(dispatch, Err(EngineError::LauncherLost), false, None);
         }
         self.tell(PoolNews::Gone {
             worker,
@@ -410,11 +418,6 @@ impl Worker {
         }
         self.read_frames();
         self.closed_at = None;
-        if self.mode == Mode::Command {
-            if let Some(current) = &mut self.current {
-                current.finished_ns = current.finished_ns.or(Some(end.at_ns));
-            }
-        }
         self.apply(Event::Exited(end));
     }
 
@@ -439,16 +442,17 @@ impl Worker {
                     self.hear_frame(frame.header.kind, frame.header.generation, frame.payload)
                 }
                 Ok(None) => break,
+                // The stacks of a call that hung can be here before the launcher's word that it did.
+                Err(_) if self.current.as_ref().is_some_and(Current::is_overdue) => break,
                 Err(bad) => self.apply(Event::Malformed(bad.to_string())),
             }
         }
-        if let Some(link) = &self.link {
-            if link.closed
-                && self.closed_at.is_none()
-                && !matches!(self.state, State::Ending(_) | State::Gone)
-            {
-                self.closed_at = Some(Instant::now());
-            }
+        let closed = self.link.as_ref().is_some_and(|link| link.closed);
+        if closed
+            && self.closed_at.is_none()
+            && !matches!(self.state, State::Ending(_) | State::Gone)
+        {
+            self.closed_at = Some(Instant::now());
         }
     }
 
@@ -565,16 +569,17 @@ impl Worker {
             Action::Answer(reply) => self.answer(reply),
             Action::Kill(cause) => {
                 self.stamp_end();
-                self.site.launcher.send(
-                    ToLauncher::Kill {
-                        task: self.task,
-                        cause,
-                    },
-                    Vec::new(),
-                );
+                self.kill(cause);
             }
             Action::Judge { ending, began, end } => self.judge(ending, began, &end),
         }
+    }
+
+    fn kill(&self, cause: Cause) {
+        let task = self.task;
+        self.site
+            .launcher
+            .send(ToLauncher::Kill { task, cause }, Vec::new());
     }
 
     fn begin(&mut self) {
@@ -650,34 +655,48 @@ impl Worker {
             return;
         };
         if current.armed {
+            let task = self.task;
             self.site
                 .launcher
-                .send(ToLauncher::Disarm { task: self.task }, Vec::new());
+                .send(ToLauncher::Disarm { task }, Vec::new());
         }
+        // Disarmed too late, the launcher may be about to kill: no further call is to suffer for this one.
+        let lives = !current.is_overdue();
         let most = current.call().limits.output_bytes.unwrap_or(u64::MAX);
         self.stdout.drain(most);
         self.stderr.drain(most);
         let reply = settle(reply, current.file.take(), Writers::MayLive);
         self.keep_scratch(current.scratch.take());
-        let usage = self.measure(&current);
-        let rss_now = usage.rss_bytes;
-        let answer = self.conclude(
-            current,
-            |facts| judge::replied(facts, reply),
-            |facts| facts.measured = usage,
-        );
-        let rss_growth = rss_now
-            .zip(self.start_rss_bytes)
-            .map(|(now, start)| now.saturating_sub(start));
-        let (dispatch, answer) = answer;
-        self.tell(PoolNews::Finished {
-            worker: self.number,
+        let measured = self.measure(&current);
+        let rss_growth = measured.rss_bytes.zip(self.start_rss_bytes);
+        let rss_growth = rss_growth.map(|(now, start)| now.saturating_sub(start));
+        let (dispatch, answer) =
+            self.conclude(current, measured, |facts| judge::replied(facts, reply));
+        self.tell_finished(dispatch, answer, lives, rss_growth);
+        if lives {
+            self.advance();
+        } else {
+            self.give_back_all();
+            self.apply(Event::Retire(ExitReason::Timeout));
+        }
+    }
+
+    fn tell_finished(
+        &self,
+        dispatch: Dispatch,
+        answer: Answer,
+        lives: bool,
+        rss_growth: Option<u64>,
+    ) {
+        let worker = self.number;
+        let finished = Finished {
+            worker,
             dispatch,
             answer,
-            lives: true,
+            lives,
             rss_growth,
-        });
-        self.advance();
+        };
+        self.tell(PoolNews::Finished(Box::new(finished)));
     }
 
     fn measure(&mut self, current: &Current) -> Measured {
@@ -707,33 +726,12 @@ impl Worker {
         self.stdout.drain(u64::MAX);
         self.stderr.drain(u64::MAX);
         self.clean_up();
-        if let Some(current) = &mut self.current {
-            current.finished_ns = current.finished_ns.or(Some(end.at_ns)); // it ended by itself
-        }
         let worker = self.number;
         let reason = judge::exit_reason(ending.as_ref(), self.current.is_some(), self.mode);
-        if let Some(mut current) = self.current.take() {
+        if let Some(current) = self.current.take() {
             let stopped = matches!(ending, Some(Ending::Stopped(_) | Ending::Misbehaved(_)));
             if (began && current.began_ns.is_some()) || stopped {
-                let ending = match ending {
-                    Some(Ending::Replied(reply)) => {
-                        Some(Ok(settle(reply, current.file.take(), Writers::Dead)))
-                    }
-                    Some(other) => Some(Err(other)),
-                    None => None,
-                };
-                let (dispatch, answer) = self.conclude(
-                    current,
-                    |facts| judge::ended(facts, ending, end),
-                    |facts| facts.measured = Measured::of_dead(end),
-                );
-                self.tell(PoolNews::Finished {
-                    worker,
-                    dispatch,
-                    answer,
-                    lives: false,
-                    rss_growth: None,
-                });
+                self.judge_call(current, ending, end);
             } else {
                 let overdue = matches!(ending, Some(Ending::NoAck));
                 let why = if overdue {
@@ -748,24 +746,37 @@ impl Worker {
                 });
             }
         }
+        let status = Some(judge::exit_of(end.status));
         self.tell(PoolNews::Gone {
             worker,
             reason,
-            status: Some(judge::exit_of(end.status)),
+            status,
         });
+    }
+
+    fn judge_call(&mut self, mut current: Current, ending: Option<Ending>, end: &End) {
+        current.finished_ns = current.finished_ns.or(Some(end.at_ns)); // it ended by itself
+        let ending = ending.map(|ending| match ending {
+            Ending::Replied(reply) => Ok(settle(reply, current.file.take(), Writers::Dead)),
+            other => Err(other),
+        });
+        let measured = Measured::of_dead(end);
+        let (dispatch, answer) =
+            self.conclude(current, measured, |facts| judge::ended(facts, ending, end));
+        self.tell_finished(dispatch, answer, false, None);
     }
 
     /// Puts together all that is known of a call and has it judged.
     fn conclude(
         &mut self,
         mut current: Current,
-        verdict: impl FnOnce(Facts<'_>) -> crate::dispatch::Answer,
-        measured: impl FnOnce(&mut Facts<'_>),
-    ) -> (Dispatch, crate::dispatch::Answer) {
+        measured: Measured,
+        verdict: impl FnOnce(Facts<'_>) -> Answer,
+    ) -> (Dispatch, Answer) {
         if let Some(failure) = current.failure.take() {
             return (current.dispatch, Err(failure));
         }
-        let mut facts = Facts {
+        let facts = Facts {
             call: &current.dispatch.call,
             mode: self.mode,
             clock: self.site.context.clock,
@@ -779,9 +790,8 @@ impl Worker {
             stdout: self.stdout.take(0),
             stderr: self.stderr.take(0),
             stacks: &current.stacks,
-            measured: Measured::default(),
+            measured,
         };
-        measured(&mut facts);
         let answer = verdict(facts);
         (current.dispatch, answer)
     }
