@@ -1,8 +1,12 @@
 //! The backend on this machine: a handle on the engine's thread, which it starts on first use.
 
+mod interpreters;
+mod member;
+mod news;
 mod pool;
 mod queue;
 mod start;
+mod starting;
 
 use std::future::Future;
 use std::pin::Pin;
