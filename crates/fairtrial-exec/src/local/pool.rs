@@ -1,44 +1,30 @@
 //! The engine's loop: the one owner of the queue, of the slots and of who runs what.
 
-use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::io;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::interpreters::{LaneState, ZygoteState};
 use super::member::{Member, STUCK_AFTER};
 use super::queue::{COMMANDS, Lane, Queue};
-use super::start::{self, Identity, Mailbox, NotStarted};
 use crate::backend::Shutdown;
-use crate::call::{Isolation, Work};
+use crate::call::Isolation;
 use crate::capture::Captured;
-use crate::clock::{Clock, now_ns};
-use crate::config::{LocalConfig, Recycle};
-use crate::dispatch::{
-    Answer, Context, Dispatch, Finished, PoolNews, Site, Unstarted, WorkerNumber, ZygoteEnd,
-};
-use crate::environment::Environment;
-use crate::error::EngineError;
+use crate::clock::now_ns;
+use crate::config::LocalConfig;
+use crate::dispatch::{Answer, Dispatch, PoolNews, Site, WorkerNumber};
 use crate::event::{CallId, Event, ExitReason};
-use crate::launcher::Launcher;
-use crate::linux::sweep;
 use crate::metrics::Metrics;
 use crate::observers::Observers;
 use crate::outcome::{ErrorReport, Outcome};
-use crate::protocol::launcher::{Step, TaskId, ToLauncher};
 use crate::sandbox::in_force;
-use crate::scratch::{ScratchRoot, sweep_dead_roots};
-use crate::spill::SpillDir;
 use crate::verdict::Verdict;
 use crate::worker::Mode;
 use crate::worker::drive::ToWorker;
-use crate::zygote::{self, Key, ZygoteHandle, setup_error};
+use crate::zygote::Key;
 
 /// What the backend's handle says to the loop.
 pub(crate) enum Command {

@@ -10,10 +10,10 @@ use super::call_frame::{CallFrame, call_frame};
 use super::current::Current;
 use super::link::Link;
 use super::pipes::{Input, Output};
-use super::{Action, Ending, Event, Mode, Payload, Reply, State, step};
+use super::{Action, Ending, Event, Mode, State, step};
 use crate::call::{Call, Work};
 use crate::clock::now_ns;
-use crate::dispatch::{Answer, Dispatch, Finished, PoolNews, Site, Unstarted, WorkerNumber};
+use crate::dispatch::{Dispatch, PoolNews, Site, Unstarted, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, ExitReason};
 use crate::launcher::News;
@@ -23,7 +23,7 @@ use crate::linux::proc_status::{Stat, resident_bytes};
 use crate::protocol::launcher::{Cause, End, FromLauncher, Step, TaskId, ToLauncher, Watch};
 use crate::protocol::{INLINE_BYTES, Kind};
 use crate::scratch::ScratchDir;
-use crate::spill::{ResultFile, SettleError, Writers};
+use crate::spill::ResultFile;
 
 /// The signal that makes a worker write its stacks over its socket.
 pub(crate) const STACK_SIGNAL: i32 = 42;
@@ -60,7 +60,7 @@ pub(crate) struct Worker {
     pub(crate) stderr: Output,
     pub(crate) stdin: Option<Input>,
     /// Untouched directories that only this worker's next calls may have, for it lives.
-    own_scratch: Vec<ScratchDir>,
+    pub(crate) own_scratch: Vec<ScratchDir>,
     pub(crate) ahead: Ahead,
     pub(crate) state: State,
     pub(crate) current: Option<Current>,
