@@ -297,6 +297,8 @@ impl Worker {
                     self.hear_frame(frame.header.kind, frame.header.generation, frame.payload)
                 }
                 Ok(None) => break,
+                // The stacks of a call that hung can be here before the launcher's word that it did.
+                Err(_) if self.is_overdue() => break,
                 Err(bad) => self.apply(Event::Malformed(bad.to_string())),
             }
         }
@@ -308,6 +310,17 @@ impl Worker {
                 self.closed_at = Some(Instant::now());
             }
         }
+    }
+
+    /// Past its deadline: the launcher stops it, if it has not yet.
+    fn is_overdue(&self) -> bool {
+        let began = self.current.as_ref().and_then(|current| {
+            let timeout = current.call().timeout?;
+            Some((current.began_ns?, timeout))
+        });
+        began.is_some_and(|(began_ns, timeout)| {
+            u128::from(now_ns().saturating_sub(began_ns)) >= timeout.as_nanos()
+        })
     }
 
     fn hear_frame(&mut self, kind: Kind, generation: u32, payload: Vec<u8>) {
