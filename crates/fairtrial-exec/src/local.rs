@@ -162,12 +162,15 @@ impl LocalBackend {
         }
     }
 
-    fn join(&self) {
-        let thread = match &mut *self.lock() {
+    fn take_thread(&self) -> Option<JoinHandle<()>> {
+        match &mut *self.lock() {
             State::Ended { thread, .. } => thread.take(),
             _ => None,
-        };
-        match thread {
+        }
+    }
+
+    fn join(&self) {
+        match self.take_thread() {
             // A handler that shuts the backend down runs on a thread the engine waits for.
             Some(thread) => thread.join().expect("the engine's thread does not panic"),
             None => self.observers.finish(),
@@ -203,7 +206,10 @@ impl Drop for LocalBackend {
         if let Some(commands) = self.close() {
             commands.send(Command::Abandon).ok(); // already ended
         }
-        self.join();
+        if let Some(thread) = self.take_thread() {
+            thread.join().expect("the engine's thread does not panic");
+        }
+        self.observers.leave(); // a handler may take its time, dropping may not
     }
 }
 

@@ -76,6 +76,8 @@ pub(crate) struct Pool {
     id_base: u64,
     not_before: Option<Instant>,
     closing: Option<Closing>,
+    /// The handle is gone: nobody waits for handlers to return.
+    abandoned: bool,
 }
 
 struct LaneState {
@@ -145,6 +147,7 @@ impl Pool {
             id_base: crate::scratch::random(),
             not_before: None,
             closing: None,
+            abandoned: false,
         }
     }
 
@@ -171,7 +174,10 @@ impl Pool {
             Command::Submit(dispatch) => self.submit(dispatch),
             Command::Cancel(id) => self.cancel(id),
             Command::Shutdown(how, done) => self.shut_down(how, Some(done)),
-            Command::Abandon => self.shut_down(Shutdown::now(), None),
+            Command::Abandon => {
+                self.abandoned = true;
+                self.shut_down(Shutdown::now(), None);
+            }
         }
     }
 
@@ -867,6 +873,9 @@ impl Pool {
             while removals.join_next().await.is_some() {}
         }
         self.observers.tell(Event::Shutdown);
+        if self.abandoned {
+            return self.observers.leave();
+        }
         let observers = self.observers.clone();
         // Handlers may be slow, and one of them may be waiting for us.
         tokio::task::spawn_blocking(move || observers.finish())
