@@ -97,6 +97,8 @@ pub(crate) enum Unstarted {
     Overdue,
     /// The launcher died.
     LauncherLost,
+    /// It was cancelled before there was a process.
+    Cancelled,
 }
 
 /// Why there is no zygote.

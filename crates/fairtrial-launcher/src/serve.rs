@@ -189,7 +189,7 @@ impl Launcher {
                     task.watched = None;
                 }
             }
-            ToLauncher::Kill { task, cause: _ } => self.kill(task),
+            ToLauncher::Kill { task, cause } => self.kill(task, cause),
         }
         Ok(true)
     }
@@ -256,8 +256,14 @@ impl Launcher {
         }
     }
 
-    fn kill(&mut self, id: TaskId) {
-        if let Some(task) = self.tasks.get_mut(&id) {
+    fn kill(&mut self, id: TaskId, cause: Cause) {
+        let mut pending = self.forks.values().filter(|fork| fork.task == Some(id));
+        // Not forked yet: the engine asks again once it is. A zygote that does not fork in time is no use to anybody.
+        let whom = match pending.next() {
+            Some(fork) if cause == Cause::Misbehaved => fork.zygote,
+            _ => id,
+        };
+        if let Some(task) = self.tasks.get_mut(&whom) {
             task.kill();
         }
     }

@@ -623,11 +623,12 @@ impl Pool {
 
     fn unstarted(&mut self, worker: WorkerNumber, mut dispatch: Dispatch, why: Unstarted) {
         self.running.remove(&dispatch.id);
-        let lane = match self.workers.get(&worker) {
-            Some(member) => member.lane,
-            None => COMMANDS,
-        };
+        let lane = self.lane(&dispatch);
         match why {
+            Unstarted::Cancelled => {
+                self.workers.remove(&worker);
+                self.resolve_unstarted(dispatch, Verdict::Cancelled, cancelled());
+            }
             Unstarted::Spawn {
                 step: step @ (Step::Exec | Step::Chdir),
                 errno,

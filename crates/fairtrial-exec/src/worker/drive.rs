@@ -19,7 +19,7 @@ use crate::launcher::News;
 use crate::linux::cpu_clock::{CpuTimes, process_cpu};
 use crate::linux::proc_files::ProcFiles;
 use crate::linux::proc_status::{Stat, resident_bytes};
-use crate::protocol::launcher::{Cause, End, FromLauncher, TaskId, ToLauncher, Watch};
+use crate::protocol::launcher::{Cause, End, FromLauncher, Step, TaskId, ToLauncher, Watch};
 use crate::protocol::{INLINE_BYTES, Kind};
 use crate::scratch::ScratchDir;
 use crate::spill::{ResultFile, SettleError, Writers};
@@ -139,6 +139,8 @@ impl Worker {
             (State::Sent { .. }, Some(current)) if self.mode != Mode::Command => {
                 Some(current.ack_by)
             }
+            // Stopped before the zygote forked: that it forks at all is still waited for.
+            (State::Ending(_), Some(current)) if self.pid.is_none() => Some(current.ack_by),
             _ => None,
         };
         [ack, self.closed_at.map(|at| at + CLOSING_GRACE)]
@@ -157,6 +159,10 @@ impl Worker {
                 ));
             }
             return;
+        }
+        if let (State::Ending(_), Some(current)) = (&self.state, &mut self.current) {
+            current.ack_by = Instant::now() + self.site.context.config.ack_timeout;
+            return self.kill(Cause::Misbehaved);
         }
         self.apply(Event::AckOverdue);
     }
@@ -217,6 +223,10 @@ impl Worker {
             worker: self.number,
             pid,
         });
+        if matches!(self.state, State::Ending(_)) {
+            // The kill that was asked for found nobody: the zygote had not forked yet.
+            self.kill(Cause::Cancelled);
+        }
         if let (Mode::Command, Some(current)) = (self.mode, &mut self.current) {
             current.began_ns = Some(at_ns);
             let generation = current.generation;
@@ -225,8 +235,22 @@ impl Worker {
     }
 
     fn never_was(&mut self, why: Unstarted) {
-        self.state = State::Gone;
+        let why = match std::mem::replace(&mut self.state, State::Gone) {
+            State::Ending(Ending::Stopped(_)) => Unstarted::Cancelled,
+            State::Ending(Ending::NoAck) => Unstarted::Spawn {
+                step: Step::Zygote,
+                errno: libc::ETIMEDOUT,
+            },
+            _ => why,
+        };
         self.clean_up();
+        if self.pid.is_some() {
+            self.tell(PoolNews::Gone {
+                worker: self.number,
+                reason: ExitReason::Crashed,
+                status: None,
+            });
+        }
         if let Some(current) = self.current.take() {
             self.tell(PoolNews::Unstarted {
                 worker: self.number,
@@ -237,7 +261,8 @@ impl Worker {
     }
 
     fn launcher_lost(&mut self) {
-        let began = matches!(self.state, State::Running { .. } | State::Ending(_));
+        let current = self.current.as_ref();
+        let began = current.is_some_and(|current| current.began_ns.is_some());
         if !began {
             return self.never_was(Unstarted::LauncherLost);
         }
@@ -421,16 +446,16 @@ impl Worker {
             Action::Answer(reply) => self.answer(reply),
             Action::Kill(cause) => {
                 self.stamp_end();
-                self.site.launcher.send(
-                    ToLauncher::Kill {
-                        task: self.task,
-                        cause,
-                    },
-                    Vec::new(),
-                );
+                self.kill(cause);
             }
             Action::Judge { ending, began, end } => self.judge(ending, began, &end),
         }
+    }
+
+    fn kill(&self, cause: Cause) {
+        let task = self.task;
+        let kill = ToLauncher::Kill { task, cause };
+        self.site.launcher.send(kill, Vec::new());
     }
 
     fn begin(&mut self) {
