@@ -150,7 +150,11 @@ def f():
         assert!(!format!("{seen:?}").contains("left_open"), "{seen:?}");
     }
     let listed = story.run(Call::command(["ls", "/proc/self/fd"])).await;
-    assert_eq!(listed.stdout.text(), "0\n1\n2\n3\n", "3 is the listing's own");
+    assert_eq!(
+        listed.stdout.text(),
+        "0\n1\n2\n3\n",
+        "3 is the listing's own"
+    );
     story.end().await;
 }
 
@@ -314,8 +318,7 @@ async fn the_ninth_zygote_ends_the_one_used_longest_ago() {
             .filter(|child| *child != idle)
             .collect::<BTreeSet<_>>()
     };
-    let seeded =
-        |seed: u32| with_env(Story::call(PID, "[]"), "PYTHONHASHSEED", &seed.to_string());
+    let seeded = |seed: u32| with_env(Story::call(PID, "[]"), "PYTHONHASHSEED", &seed.to_string());
     let mut known = zygotes();
     let mut of_seed = Vec::new();
     for seed in 1..8 {
@@ -356,16 +359,16 @@ async fn a_failing_preload_fails_its_calls_with_the_traceback_and_no_others() {
     let (bad, worse, good) = (
         story.backend.submit(bad.clone()).expect("taken"),
         story.backend.submit(bad).expect("taken"),
-        story
-            .backend
-            .submit(Story::call(PID, "[]"))
-            .expect("taken"),
+        story.backend.submit(Story::call(PID, "[]")).expect("taken"),
     );
     for call in [bad, worse] {
         let outcome = call.await.expect("the engine does its work");
         let error = outcome.error.expect("a failed call has one");
         assert_eq!(outcome.verdict, Verdict::SetupFailed);
-        assert!(error.message.contains("cannot preload `stars`"), "{error:?}");
+        assert!(
+            error.message.contains("cannot preload `stars`"),
+            "{error:?}"
+        );
         assert!(
             error.traceback.contains("no such star") && error.traceback.contains("in look"),
             "{error:?}"
@@ -429,11 +432,7 @@ async fn a_matrix_product_after_one_during_preload_does_not_hang() {
     let product = "import numpy\nA = numpy.ones((400, 400))\nB = A @ A\n";
     let source = "import product\ndef f(): return float((product.A @ product.B)[0, 0])\n";
     let call = preloading(&story, "product", product, Story::call(source, "[]"));
-    let mut call = with_env(
-        with_python(call, &python),
-        "OPENBLAS_NUM_THREADS",
-        "4",
-    );
+    let mut call = with_env(with_python(call, &python), "OPENBLAS_NUM_THREADS", "4");
     call.timeout = Some(Duration::from_secs(40));
     for isolation in [Isolation::Fresh, Isolation::Reuse, Isolation::Reuse] {
         call.python_mut().expect("Python").isolation = isolation;
@@ -455,9 +454,10 @@ async fn a_call_whose_zygote_is_killed_ends_normally_with_full_metrics() {
         let gate = Gate::new(&story, "zygote");
         let running = story.backend.submit(make(&gate)).expect("taken");
         gate.reached_by(1).await;
-        let zygotes = launcher.children().into_iter().filter(|child| {
-            *child != idle && child.pid != gate.arrived()[0]
-        });
+        let zygotes = launcher
+            .children()
+            .into_iter()
+            .filter(|child| *child != idle && child.pid != gate.arrived()[0]);
         let zygotes: Vec<_> = zygotes.collect();
         assert_eq!(zygotes.len(), 1);
         zygotes[0].signal(Signal::KILL);
@@ -490,7 +490,10 @@ async fn whatever_a_fresh_call_leaves_for_later_delays_nothing() {
     let story = Story::new();
     for (name, leave) in [
         ("atexit", "import atexit; atexit.register(time.sleep, 600)"),
-        ("thread", "threading.Thread(target=time.sleep, args=(600,)).start()"),
+        (
+            "thread",
+            "threading.Thread(target=time.sleep, args=(600,)).start()",
+        ),
         ("__del__", "globals()['kept'] = Slow()"),
         ("child", "os.spawnlp(os.P_NOWAIT, 'sleep', 'sleep', '600')"),
     ] {
@@ -561,8 +564,20 @@ async fn files_named_like_modules_of_the_shim_change_nothing() {
     let story = Story::new();
     let dir = story.path().join("traps");
     for name in [
-        "signal", "json", "sitecustomize", "usercustomize", "socket", "struct", "os", "pickle",
-        "marshal", "faulthandler", "traceback", "mmap", "ctypes", "asyncio",
+        "signal",
+        "json",
+        "sitecustomize",
+        "usercustomize",
+        "socket",
+        "struct",
+        "os",
+        "pickle",
+        "marshal",
+        "faulthandler",
+        "traceback",
+        "mmap",
+        "ctypes",
+        "asyncio",
     ] {
         story.write(
             &format!("traps/{name}.py"),
@@ -608,7 +623,11 @@ async fn an_interpreter_that_is_old_missing_or_none_is_named_with_the_finding() 
         "python3.6",
         "#!/bin/sh\nexec python3 -c 'import sys; sys.version_info = (3, 6, 9); exec(sys.argv[1])' \"$2\"\n",
     );
-    let no_python = script(&story, "ruby", "#!/bin/sh\necho 'ruby: no such option' >&2\nexit 3\n");
+    let no_python = script(
+        &story,
+        "ruby",
+        "#!/bin/sh\necho 'ruby: no such option' >&2\nexit 3\n",
+    );
     let not_executable = story.write("python-data", "");
     let not_executable = not_executable.to_str().expect("text");
     for (python, finding) in [
