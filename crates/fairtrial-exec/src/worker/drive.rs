@@ -200,6 +200,12 @@ impl Worker {
     }
 
     fn hear_launcher(&mut self, news: News) {
+        if !matches!(news, News::Said(FromLauncher::Spawned { .. })) {
+            // It may be the end: a call that was given meanwhile must not go with the mailbox, nor a cancellation.
+            while let Ok(message) = self.mailbox.try_recv() {
+                self.hear_pool(message);
+            }
+        }
         match news {
             News::Said(FromLauncher::Spawned { pid, at_ns, .. }) => self.spawned(pid, at_ns),
             News::Said(FromLauncher::Failed { step, errno, .. }) => {
