@@ -126,6 +126,7 @@ impl Launcher {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
+            let now = now_ns();
             let mut tags: Vec<u64> = events.iter().map(|event| event.data.u64()).collect();
             // Zygotes' answers before deaths: a worker that died at once must be known before it is reaped.
             tags.sort_unstable_by_key(|tag| std::cmp::Reverse(*tag));
@@ -141,7 +142,11 @@ impl Launcher {
                     tag => self.hear_task(TaskId(tag - TASKS))?,
                 }
             }
-            self.look_at_limits()?;
+            // What the engine disarmed by `now` does not hit, so all it said until then is heard first.
+            if self.is_due(now) && !self.hear_all()? {
+                return Ok(());
+            }
+            self.look_at_limits(now)?;
             self.settle_deaths()?;
         }
     }
@@ -192,6 +197,17 @@ impl Launcher {
             ToLauncher::Kill { task, cause } => self.kill(task, cause),
         }
         Ok(true)
+    }
+
+    /// All that the engine has said; `false` when there will be no more.
+    fn hear_all(&mut self) -> io::Result<bool> {
+        loop {
+            match self.hear_engine() {
+                Ok(true) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                end => return end,
+            }
+        }
     }
 
     fn spawn(&mut self, id: TaskId, program: &Program, mut fds: Vec<OwnedFd>) -> io::Result<()> {
@@ -507,8 +523,12 @@ impl Launcher {
         Ok(())
     }
 
-    fn look_at_limits(&mut self) -> io::Result<()> {
-        let now = now_ns();
+    fn is_due(&self, now: u64) -> bool {
+        let watched = self.tasks.values().filter_map(|task| task.watched.as_ref());
+        watched.filter_map(Watched::wake_at_ns).any(|at| at <= now)
+    }
+
+    fn look_at_limits(&mut self, now: u64) -> io::Result<()> {
         let mut hits = Vec::new();
         for (id, task) in &mut self.tasks {
             let Some(watched) = task.watched.as_mut().filter(|_| task.dead.is_none()) else {

@@ -111,6 +111,14 @@ impl Current {
     fn call(&self) -> &Call {
         &self.dispatch.call
     }
+
+    /// Past its deadline: the launcher stops it, if it has not yet.
+    fn is_overdue(&self) -> bool {
+        let began = self.call().timeout.zip(self.began_ns);
+        began.is_some_and(|(timeout, began_ns)| {
+            u128::from(now_ns().saturating_sub(began_ns)) >= timeout.as_nanos()
+        })
+    }
 }
 
 impl Worker {
@@ -329,7 +337,7 @@ impl Worker {
                 }
                 Ok(None) => break,
                 // The stacks of a call that hung can be here before the launcher's word that it did.
-                Err(_) if self.is_overdue() => break,
+                Err(_) if self.current.as_ref().is_some_and(Current::is_overdue) => break,
                 Err(bad) => self.apply(Event::Malformed(bad.to_string())),
             }
         }
@@ -341,17 +349,6 @@ impl Worker {
                 self.closed_at = Some(Instant::now());
             }
         }
-    }
-
-    /// Past its deadline: the launcher stops it, if it has not yet.
-    fn is_overdue(&self) -> bool {
-        let began = self.current.as_ref().and_then(|current| {
-            let timeout = current.call().timeout?;
-            Some((current.began_ns?, timeout))
-        });
-        began.is_some_and(|(began_ns, timeout)| {
-            u128::from(now_ns().saturating_sub(began_ns)) >= timeout.as_nanos()
-        })
     }
 
     fn hear_frame(&mut self, kind: Kind, generation: u32, payload: Vec<u8>) {
@@ -541,6 +538,8 @@ impl Worker {
                 .launcher
                 .send(ToLauncher::Disarm { task: self.task }, Vec::new());
         }
+        // Disarmed too late, the launcher may be about to kill: no further call is to suffer for this one.
+        let lives = !current.is_overdue();
         let most = current.call().limits.output_bytes.unwrap_or(u64::MAX);
         self.stdout.drain(most);
         self.stderr.drain(most);
@@ -561,9 +560,12 @@ impl Worker {
             worker: self.number,
             dispatch,
             answer,
-            lives: true,
+            lives,
             rss_growth,
         });
+        if !lives {
+            self.apply(Event::Retire(ExitReason::Timeout));
+        }
     }
 
     fn measure(&mut self, current: &Current) -> judge::Measured {
