@@ -102,6 +102,8 @@ struct Member {
     doing: Doing,
     served: u64,
     born: Instant,
+    /// Observers know of it.
+    told: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -339,6 +341,7 @@ impl Pool {
                         doing,
                         served: 0,
                         born,
+                        told: false,
                     },
                 );
             }
@@ -549,7 +552,8 @@ impl Pool {
                 reason,
                 status,
             } => {
-                if let Some(member) = self.workers.remove(&worker) {
+                let member = self.workers.remove(&worker);
+                if let Some(member) = member.filter(|member| member.told) {
                     self.observers.tell(Event::WorkerExit {
                         worker_id: member.id,
                         reason,
@@ -563,10 +567,11 @@ impl Pool {
         }
     }
 
-    fn worker_started(&self, worker: WorkerNumber, pid: u32) {
-        let Some(member) = self.workers.get(&worker) else {
+    fn worker_started(&mut self, worker: WorkerNumber, pid: u32) {
+        let Some(member) = self.workers.get_mut(&worker) else {
             return;
         };
+        member.told = true;
         let zygote_threads = match &self.lanes[member.lane.0 as usize].zygote {
             ZygoteState::Ready { threads, .. } => Some(*threads),
             _ => None,

@@ -133,7 +133,8 @@ impl Worker {
                     Some(message) => self.hear_pool(message),
                     None => self.apply(Event::Retire(ExitReason::Shutdown)),
                 },
-                () = turn(&mut self.link) => self.read_frames(),
+                // What it says is heard once it is known who it is: the counters at the ack are read by its number.
+                () = turn(&mut self.link), if self.pid.is_some() => self.read_frames(),
                 () = self.stdout.fill() => self.check_output(),
                 () = self.stderr.fill() => self.check_output(),
                 done = feed(&mut self.stdin) => if done { self.stdin = None },
@@ -275,6 +276,11 @@ impl Worker {
     }
 
     fn launcher_lost(&mut self) {
+        // As before any death is judged: an acknowledged call is never run again.
+        if let Some(link) = &mut self.link {
+            link.drain();
+        }
+        self.read_frames();
         let current = self.current.as_ref();
         let began = current.is_some_and(|current| current.began_ns.is_some());
         if !began {
