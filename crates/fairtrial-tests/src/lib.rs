@@ -1,9 +1,15 @@
 //! What end-to-end tests are told with.
 
+mod alone;
 mod cli;
+mod gate;
 mod host;
+mod processes;
 mod story;
 
+pub use alone::is_alone;
 pub use cli::{Cli, Finished};
+pub use gate::Gate;
 pub use host::{Census, running_with, wait_until};
-pub use story::{Story, arguments, json};
+pub use processes::Process;
+pub use story::{PATIENCE, Story, arguments, json};
