@@ -1,0 +1,308 @@
+//! The flags, in small groups, and usage errors on one line. What the flags mean is for the commands to say.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::error::{ContextKind, ErrorKind};
+use clap::{Args, Parser, Subcommand};
+use fairtrial_exec::Level;
+
+use crate::failure::Failure;
+
+/// Runs candidate programs nobody vouches for, each in its own process, and says what they did
+///
+/// Exit codes: 0 all well; 1 the engine failed; 2 bad usage or invalid file; 3 finished, but a call failed;
+/// 130 interrupted.
+#[derive(Debug, Parser)]
+#[command(name = "fairtrial", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Exec(Box<ExecArgs>),
+    Batch(BatchArgs),
+    Doctor(DoctorArgs),
+}
+
+/// Run one call: a function of a Python file, or a command
+///
+/// For a function, standard output holds its value as one line of JSON and nothing else; what it printed, and the
+/// report if it failed, go to standard error. A command's output is passed through, and gets our standard input
+/// unless that is a terminal.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "fairtrial exec FILE.py --function F [OPTIONS]\n       fairtrial exec [OPTIONS] -- ARGV...",
+    after_help = "\
+Examples:
+  fairtrial exec solve.py --function solve --args '[3]' --timeout 5s
+  fairtrial exec solve.py --function solve --kwargs '{\"n\": 3}' --memory 512M --json
+  fairtrial exec --timeout 1m -- make test"
+)]
+pub(crate) struct ExecArgs {
+    /// Python file that holds the function
+    #[arg(value_name = "FILE.py")]
+    pub(crate) file: Option<PathBuf>,
+    /// Program and arguments, after `--`
+    #[arg(last = true, value_name = "ARGV")]
+    pub(crate) argv: Vec<String>,
+    /// Print the whole outcome as one line of JSON, and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) python: PythonArgs,
+    #[command(flatten)]
+    pub(crate) terms: TermArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+}
+
+/// How a function is called.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Function")]
+pub(crate) struct PythonArgs {
+    /// Function to call
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) function: Option<String>,
+    /// Its arguments, a JSON array
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
+    pub(crate) args: Option<String>,
+    /// Its keyword arguments, a JSON object
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
+    pub(crate) kwargs: Option<String>,
+    /// Interpreter: a path, or a name searched in PATH [default: python3]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) python: Option<String>,
+    /// Directory to import from before all others; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub(crate) python_path: Vec<PathBuf>,
+    /// Trusted module to import before the call; may be repeated
+    #[arg(long, value_name = "MODULE")]
+    pub(crate) preload: Vec<String>,
+}
+
+/// On which terms a call runs.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Terms")]
+pub(crate) struct TermArgs {
+    /// Longest run, as in `5s`, `250ms`, `2m`
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
+    pub(crate) timeout: Option<Duration>,
+    /// Isolation: none, limits or strict
+    #[arg(long, value_name = "LEVEL", value_parser = str::parse::<Level>)]
+    pub(crate) sandbox: Option<Level>,
+    /// Environment variable; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub(crate) env: Vec<(String, String)>,
+    /// Working directory [default: a scratch directory of the call's own]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Kept bytes of each output stream [default: 1M; for a command, all of it]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
+    pub(crate) capture: Option<u64>,
+}
+
+/// What a call may use.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub(crate) struct LimitArgs {
+    /// Memory, as in `512M`, `2G`
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
+    pub(crate) memory: Option<u64>,
+    /// Processor time, as in `2s`
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
+    pub(crate) cpu: Option<Duration>,
+    /// Processes and threads
+    #[arg(long, value_name = "N", value_parser = count, allow_hyphen_values = true)]
+    pub(crate) processes: Option<u64>,
+    /// Open files per process
+    #[arg(long, value_name = "N", value_parser = count, allow_hyphen_values = true)]
+    pub(crate) open_files: Option<u64>,
+    /// Size of a file, and of the value
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
+    pub(crate) file_size: Option<u64>,
+    /// Output on both streams together [default: 64M]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
+    pub(crate) output: Option<u64>,
+}
+
+/// Run many calls, one JSON object a line; results in input order
+///
+/// Each line is a call: {"id", "source" or "file", "function", "args", "kwargs", ...} or {"id", "argv", "stdin",
+/// ...}. Each result is one line, written as soon as those before it are. A bad line starts nothing and has a record
+/// with a null verdict in its place; all others run. Relative paths are relative to the file of calls.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fairtrial batch calls.jsonl --out results.jsonl -j 8
+  generate | fairtrial batch - | jq -c 'select(.verdict != \"ok\")'
+
+A line:
+  {\"id\": 1, \"file\": \"solve.py\", \"function\": \"solve\", \"args\": [3], \"timeout_s\": 5}")]
+pub(crate) struct BatchArgs {
+    /// File of calls, or `-` for standard input
+    #[arg(value_name = "CALLS.jsonl")]
+    pub(crate) calls: PathBuf,
+    /// File for the results, replaced and then written as they come [default: standard output]
+    #[arg(long, short, value_name = "RESULTS.jsonl")]
+    pub(crate) out: Option<PathBuf>,
+    /// Calls that run at a time [default: FAIRTRIAL_MAX_WORKERS, else the processors there are]
+    #[arg(long, short, value_name = "N", value_parser = workers, allow_hyphen_values = true)]
+    pub(crate) jobs: Option<usize>,
+    /// Show no progress
+    #[arg(long)]
+    pub(crate) no_progress: bool,
+}
+
+/// Say what isolation and measuring this machine can do
+///
+/// Runs a small command and a small Python function as a self-test. Exits 1 if even that does not work.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The command line, parsed. Help and version are printed by clap, which then ends the process.
+pub(crate) fn parse() -> Result<Cli, Failure> {
+    Cli::try_parse().map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
+        _ => Failure::Usage(one_line(&error)),
+    })
+}
+
+/// `place: what (hint)`.
+fn one_line(error: &clap::Error) -> String {
+    let context = |kind| error.get(kind).map(ToString::to_string);
+    if let (Some(option), Some(cause)) = (
+        context(ContextKind::InvalidArg),
+        std::error::Error::source(error),
+    ) {
+        let name = option.split([' ', '=']).next().unwrap_or(&option);
+        return format!("{name}: {cause}");
+    }
+    let text = error.render().to_string();
+    let mut paragraphs = text.split("\n\n").map(|paragraph| {
+        let words: Vec<_> = paragraph.split_whitespace().collect();
+        words.join(" ").replace('\'', "`")
+    });
+    let what = paragraphs.next().unwrap_or_default();
+    let what = what.trim_start_matches("error: ").to_owned();
+    // Of several tips the first is the likely one.
+    let hint =
+        paragraphs.find_map(|tips| tips.split("tip: ").nth(1).map(|tip| tip.trim().to_owned()));
+    let hint = hint.unwrap_or_else(|| "see `fairtrial --help`".into());
+    format!("fairtrial: {what} ({hint})")
+}
+
+fn positive(text: &str) -> Result<(), String> {
+    if text.trim_start().starts_with('-') {
+        return Err(format!("must be greater than 0, not `{text}`"));
+    }
+    Ok(())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    positive(text)?;
+    fairtrial_exec::parse_duration(text)
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    positive(text)?;
+    fairtrial_exec::parse_size(text)
+}
+
+fn count(text: &str) -> Result<u64, String> {
+    positive(text)?;
+    text.parse()
+        .ok()
+        .filter(|count| *count > 0)
+        .ok_or_else(|| format!("`{text}` is not a whole number greater than 0"))
+}
+
+fn workers(text: &str) -> Result<usize, String> {
+    let workers = count(text)?;
+    usize::try_from(workers).map_err(|_| format!("`{text}` is out of range"))
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        _ => Err(format!(
+            "`{text}` is not NAME=VALUE; write for example `LANG=C`"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    /// EX-97
+    #[test]
+    fn a_usage_error_is_one_line_with_a_hint() {
+        let table = [
+            (
+                "exec a.py --tmeout 5s",
+                "fairtrial: unexpected argument `--tmeout` found (a similar argument exists: `--timeout`)",
+            ),
+            (
+                "exce a.py",
+                "fairtrial: unrecognized subcommand `exce` (a similar subcommand exists: `exec`)",
+            ),
+            (
+                "exec a.py --timeout 5parsecs",
+                "--timeout: unknown unit `parsecs` in `5parsecs`; use ms, s, m or h, as in `5s`",
+            ),
+            (
+                "exec a.py --timeout -1s",
+                "--timeout: must be greater than 0, not `-1s`",
+            ),
+            (
+                "exec a.py --memory -5",
+                "--memory: must be greater than 0, not `-5`",
+            ),
+            (
+                "exec a.py --memory 5X",
+                "--memory: unknown unit `x` in `5X`; use K, M, G or T, as in `512M`",
+            ),
+            (
+                "exec a.py --processes x",
+                "--processes: `x` is not a whole number greater than 0",
+            ),
+            (
+                "exec a.py --sandbox jail",
+                "--sandbox: unknown level `jail`; the levels are `none`, `limits` and `strict`",
+            ),
+            (
+                "exec a.py --env A",
+                "--env: `A` is not NAME=VALUE; write for example `LANG=C`",
+            ),
+            (
+                "batch c.jsonl -j 0",
+                "--jobs: `0` is not a whole number greater than 0",
+            ),
+            (
+                "batch",
+                "fairtrial: the following required arguments were not provided: <CALLS.jsonl> (see `fairtrial --help`)",
+            ),
+        ];
+        for (line, message) in table {
+            let words = std::iter::once("fairtrial").chain(line.split(' '));
+            let error = Cli::try_parse_from(words).expect_err(line);
+            assert_eq!(one_line(&error), message, "{line}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! `fairtrial doctor`: what isolation and measuring this machine can do, and whether the engine works on it at all.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fairtrial_exec::{
+    Backend, Call, Level, LocalBackend, LocalConfig, Mechanism, Shutdown, Size, Verdict, value,
+};
+use serde_json::{Map, Value as Json, json};
+
+use crate::args::DoctorArgs;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::terminal::Shown;
+use crate::{engine, show};
+
+/// Longest a self-test may take.
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Looks at the machine and says what was found.
+pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
+    let config = engine::config(None)?;
+    let mut findings = Findings::of_machine(&config);
+    findings.tests = engine::run(async {
+        let mut interrupt = Interrupt::listen()?;
+        let backend = LocalBackend::new(config);
+        let tests = interrupt.or(self_tests(&backend)).await;
+        backend.shutdown(Shutdown::now()).await;
+        tests?
+    })?;
+    findings.spill = spill_state(&findings.spill_dir);
+    let text = if args.json {
+        format!("{}\n", findings.json())
+    } else {
+        findings.text()
+    };
+    // A reader that went away is no reason to fail.
+    Shown::on(io::stdout())
+        .write_all(text.as_bytes())
+        .unwrap_or_default();
+    Ok(if findings.works() {
+        ExitCode::AllWell
+    } else {
+        ExitCode::EngineFailed
+    })
+}
+
+/// All that `doctor` has to say.
+struct Findings {
+    kernel: String,
+    cpus: usize,
+    max_workers: usize,
+    node_id: String,
+    mechanisms: Vec<Mechanism>,
+    tests: Vec<SelfTest>,
+    spill_dir: std::path::PathBuf,
+    spill: String,
+}
+
+/// One kind of call, tried twice: cold, then warm.
+struct SelfTest {
+    name: &'static str,
+    what: &'static str,
+    /// The two times, or why it did not work.
+    result: Result<[Duration; 2], String>,
+}
+
+async fn self_tests(backend: &LocalBackend) -> Result<Vec<SelfTest>, Failure> {
+    let none = value::arguments_from_json(&json!([]), &json!({}))
+        .map_err(Failure::attempting("cannot encode no arguments"))?;
+    let tests = [
+        ("command", "`true`", Call::command(["true"])),
+        (
+            "python",
+            "`python3`",
+            Call::source("def answer():\n    return 42\n", "answer", none),
+        ),
+    ];
+    let mut done = Vec::new();
+    for (name, what, mut call) in tests {
+        call.timeout = Some(TEST_TIMEOUT);
+        let result = match try_call(backend, &call).await {
+            Ok(cold) => try_call(backend, &call).await.map(|warm| [cold, warm]),
+            Err(problem) => Err(problem),
+        };
+        done.push(SelfTest { name, what, result });
+    }
+    Ok(done)
+}
+
+async fn try_call(backend: &LocalBackend, call: &Call) -> Result<Duration, String> {
+    let began = Instant::now();
+    match backend.execute(call.clone()).await {
+        Ok(outcome) if outcome.verdict == Verdict::Ok => Ok(began.elapsed()),
+        Ok(outcome) => Err(show::report(call, &outcome).trim_end().to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The state of the spill directory, and its room.
+fn spill_state(dir: &Path) -> String {
+    let existing = dir.ancestors().find(|dir| dir.exists());
+    let free = existing.and_then(|dir| rustix::fs::statvfs(dir).ok());
+    let free = free.map_or("unknown room".into(), |facts| {
+        format!("{} free", Size(facts.f_bavail * facts.f_frsize))
+    });
+    match dir.symlink_metadata() {
+        Ok(facts) if facts.is_dir() => format!("in place, {free}"),
+        Ok(_) => "not a directory".into(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            format!("made when first needed, {free}")
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+impl Findings {
+    fn of_machine(config: &LocalConfig) -> Self {
+        let uname = rustix::system::uname();
+        let words = [uname.sysname(), uname.release(), uname.machine()];
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        Self {
+            kernel: words.join(" "),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            max_workers: config.max_workers,
+            node_id: config.node_id.clone(),
+            mechanisms: LocalBackend::sandbox_report(),
+            tests: Vec::new(),
+            spill_dir: config.spill_dir.clone(),
+            spill: String::new(),
+        }
+    }
+
+    /// Whether a call at level `none` can run at all.
+    fn works(&self) -> bool {
+        self.tests.iter().any(|test| test.result.is_ok())
+    }
+
+    fn levels(&self) -> [(Level, &'static str); 3] {
+        let none = if self.works() {
+            "available"
+        } else {
+            "does not work, see the self-test"
+        };
+        [
+            (Level::None, none),
+            (Level::Limits, "not in this version"),
+            (Level::Strict, "not in this version"),
+        ]
+    }
+
+    fn text(&self) -> String {
+        let version = env!("CARGO_PKG_VERSION");
+        let mut text = format!(
+            "fairtrial {version} on {}\n{} processors allowed, {} calls at a time, node `{}`\n",
+            self.kernel, self.cpus, self.max_workers, self.node_id
+        );
+        text += &format!(
+            "spill directory `{}`: {}\n",
+            self.spill_dir.display(),
+            self.spill
+        );
+        text += "\nisolation levels\n";
+        for (level, state) in self.levels() {
+            text += &format!("  {:<8} {state}\n", level.to_string());
+        }
+        text += "\nmechanisms at level `none`\n";
+        let width = self
+            .mechanisms
+            .iter()
+            .map(|m| m.name.len())
+            .max()
+            .unwrap_or(0);
+        for mechanism in &self.mechanisms {
+            let Mechanism { name, state, via } = mechanism;
+            text += &format!("  {name:<width$}  {:<11}  {via}\n", state.name());
+        }
+        text += "\nself-test\n";
+        for test in &self.tests {
+            text += &format!("  {:<8} {}\n", test.name, test.text());
+        }
+        text
+    }
+
+    fn json(&self) -> Json {
+        let levels: Map<_, _> = self
+            .levels()
+            .into_iter()
+            .map(|(level, state)| {
+                let entry = json!({"available": state == "available", "state": state});
+                (level.to_string(), entry)
+            })
+            .collect();
+        let mechanisms: Map<_, _> = self
+            .mechanisms
+            .iter()
+            .map(|m| {
+                (
+                    m.name.to_owned(),
+                    json!({"state": m.state.name(), "via": m.via}),
+                )
+            })
+            .collect();
+        let tests: Map<_, _> = self
+            .tests
+            .iter()
+            .map(|test| (test.name.to_owned(), test.json()))
+            .collect();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "kernel": self.kernel,
+            "cpus": self.cpus,
+            "max_workers": self.max_workers,
+            "node_id": self.node_id,
+            "levels": levels,
+            "mechanisms": {"none": mechanisms},
+            "self_test": tests,
+            "spill": {"dir": self.spill_dir.to_string_lossy(), "state": self.spill},
+        })
+    }
+}
+
+impl SelfTest {
+    fn text(&self) -> String {
+        let ms = |time: &Duration| time.as_secs_f64() * 1e3;
+        match &self.result {
+            Ok([cold, warm]) => format!(
+                "ok: {} in {:.1} ms, then in {:.1} ms",
+                self.what,
+                ms(cold),
+                ms(warm)
+            ),
+            Err(problem) => format!("FAILED: {}: {}", self.what, problem.replace('\n', "\n    ")),
+        }
+    }
+
+    fn json(&self) -> Json {
+        match &self.result {
+            Ok([cold, warm]) => {
+                json!({"ok": true, "first_s": cold.as_secs_f64(), "second_s": warm.as_secs_f64(), "error": null})
+            }
+            Err(problem) => {
+                json!({"ok": false, "first_s": null, "second_s": null, "error": problem})
+            }
+        }
+    }
+}

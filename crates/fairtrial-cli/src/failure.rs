@@ -1,0 +1,59 @@
+//! Why a command could not do its work. A failed candidate is an outcome and none of these.
+
+use std::error::Error;
+
+use fairtrial_exec::EngineError;
+
+use crate::exit_code::ExitCode;
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Bad usage or a bad file: one line, `place: what (hint)`. Nothing was started.
+    Usage(String),
+    /// The machine or the engine stood in the way.
+    Engine {
+        /// What was attempted.
+        attempt: String,
+        /// What stood in the way.
+        cause: Box<dyn Error + Send + Sync>,
+    },
+    /// SIGINT or SIGTERM; whatever ran was killed.
+    Interrupted,
+}
+
+impl Failure {
+    /// An objection to what the user wrote at `place`.
+    pub(crate) fn usage(place: &str, what: impl std::fmt::Display) -> Self {
+        Self::Usage(format!("{place}: {what}"))
+    }
+
+    /// For `map_err`: names what was attempted.
+    pub(crate) fn attempting<E>(attempt: impl Into<String>) -> impl FnOnce(E) -> Self
+    where
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        |cause| Self::Engine {
+            attempt: attempt.into(),
+            cause: cause.into(),
+        }
+    }
+
+    /// What the shell is told.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Usage(_) => ExitCode::BadUsage,
+            Self::Engine { .. } => ExitCode::EngineFailed,
+            Self::Interrupted => ExitCode::Interrupted,
+        }
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::InvalidCall(invalid) => Self::Usage(invalid.to_string()),
+            error => Self::attempting("the engine failed")(error),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The `fairtrial` command: parse, run, show the error, exit. The only crate that prints; holds no engine logic.
+
+mod args;
+mod call_json;
+mod commands;
+mod engine;
+mod exit_code;
+mod failure;
+mod input;
+mod interrupt;
+mod json;
+mod output;
+mod progress;
+mod record;
+mod reorder;
+mod show;
+mod spool;
+mod terminal;
+
+fn main() -> std::process::ExitCode {
+    let ended = engine::become_undumpable()
+        .and_then(|()| args::parse())
+        .and_then(commands::run);
+    match ended {
+        Ok(code) => code,
+        Err(failure) => show::failure(&failure),
+    }
+    .into()
+}
