@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fairtrial_exec::value::{self, FromJsonError};
 use fairtrial_exec::{
-    Call, CommandWork, InvalidCall, Level, Limits, PythonTerms, SourceWork, Work, seconds, value,
+    Call, CommandWork, InvalidCall, Level, Limits, PythonTerms, SourceWork, Work, seconds,
 };
 use serde_json::{Value as Json, json};
 
@@ -194,14 +195,6 @@ pub(crate) fn read_source(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("cannot read `{shown}`: it is not UTF-8 text"))
 }
 
-/// `(args, kwargs)` in the data codec; places are those of the texts.
-pub(crate) fn encode_arguments(args: Raw<'_>, kwargs: Raw<'_>) -> Result<Vec<u8>, Fault> {
-    let (args_at, args) = (args.at, args.value()?);
-    let kwargs = kwargs.value()?;
-    value::arguments_from_json(&args, &kwargs)
-        .map_err(|error| Fault::new(args_at, error.to_string()))
-}
-
 /// An interpreter with a `/` is a path of `base`; one without is searched in `PATH`.
 pub(crate) fn resolve_python(base: &Path, python: String) -> String {
     if python.contains('/') {
@@ -221,13 +214,24 @@ fn command(object: &Object<'_>, argv: Field<'_>) -> Result<Work, Fault> {
 
 fn arguments(object: &Object<'_>) -> Result<Vec<u8>, Fault> {
     let args = object.get("args").map(|args| args.expect('[', "an array"));
+    let args = args.transpose()?.unwrap_or(Raw::whole("[]"));
     let kwargs = object
         .get("kwargs")
         .map(|kwargs| kwargs.expect('{', "an object"));
-    encode_arguments(
-        args.transpose()?.unwrap_or(Raw::whole("[]")),
-        kwargs.transpose()?.unwrap_or(Raw::whole("{}")),
-    )
+    let kwargs = kwargs.transpose()?.unwrap_or(Raw::whole("{}"));
+    value::arguments_from_json(&args.value()?, &kwargs.value()?).map_err(|error| {
+        let at = if is_of_kwargs(&error) {
+            kwargs.at
+        } else {
+            args.at
+        };
+        Fault::new(at, error.to_string())
+    })
+}
+
+/// Whether it is the keyword arguments that are no data.
+pub(crate) fn is_of_kwargs(error: &FromJsonError) -> bool {
+    error.path.starts_with(".kwargs")
 }
 
 fn limits(given: Field<'_>) -> Result<Limits, Fault> {
@@ -292,7 +296,7 @@ impl<'a> Object<'a> {
         for (index, entry) in self.entries.iter().enumerate() {
             let key = &entry.key;
             if !is_known(key) {
-                let hint = hint(key, known);
+                let (key, hint) = (short(key), hint(key, known));
                 let message = format!("unknown key `{key}`{place} ({hint})");
                 return Err(Fault::new(entry.key_at, message));
             }
@@ -460,11 +464,21 @@ impl<'a> Field<'a> {
     }
 }
 
+/// Enough of a key to know it by, however long it is.
+fn short(key: &str) -> String {
+    const LONGEST: usize = 60;
+    match key.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &key[..end]),
+        None => key.into(),
+    }
+}
+
 /// The nearest key, or all of them.
 fn hint(key: &str, known: &[&[&str]]) -> String {
     let known = || known.iter().flat_map(|keys| keys.iter());
+    let key = short(key);
     let nearest = known()
-        .map(|candidate| (strsim::jaro_winkler(key, candidate), candidate))
+        .map(|candidate| (strsim::jaro_winkler(&key, candidate), candidate))
         .max_by(|a, b| a.0.total_cmp(&b.0));
     match nearest {
         Some((likeness, candidate)) if likeness > 0.8 => format!("did you mean `{candidate}`?"),
@@ -501,7 +515,7 @@ mod tests {
             (r#"{"argv" ["true"]}"#, "9: expected `:`"),
             (r#"{"argv": ["true"]} x"#, "20: trailing characters"),
             ("[1]", "1: a call is a JSON object, not an array"),
-            ("nope", "2: expected ident"),
+            ("nope", "1: expected a value"),
             (
                 r#"{"argv": ["true"], "timeout": 1}"#,
                 "20: unknown key `timeout` (did you mean `timeout_s`?)",
@@ -525,7 +539,7 @@ mod tests {
             ),
             (
                 r#"{"source": "", "function": "f", "kwargs": {"a": 1, "a": 2}}"#,
-                "54: duplicate key `a`",
+                "52: duplicate key `a` (give it once)",
             ),
             (
                 "{}",
@@ -623,6 +637,10 @@ mod tests {
             (
                 r#"{"source": "", "function": "f", "args": {}}"#,
                 "41: `args`: must be an array, not an object",
+            ),
+            (
+                r#"{"source": "", "function": "f", "args": [], "kwargs": {"a": [{"$bytes": 3}]}}"#,
+                "55: `$.kwargs.a[0].$bytes`: expected base64 text",
             ),
             (
                 r#"{"source": "", "function": "f", "kwargs": 3}"#,

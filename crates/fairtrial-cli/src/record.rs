@@ -1,9 +1,16 @@
 //! One line of JSON for each call: its outcome, or why there was no trial. Large values are streamed.
+//!
+//! The shape is that of `Outcome::to_json`; a test holds the two together. Written field by field, for the tree that
+//! `to_json` builds first costs several times as much as the rest of a `batch` line.
 
 use std::error::Error;
 use std::io::{self, Write};
 
-use fairtrial_exec::{EncodedValue, Outcome, ResultFormat, value};
+use fairtrial_exec::value::{self, WriteJsonError};
+use fairtrial_exec::{
+    Captured, EncodedValue, ErrorReport, Exit, InForce, Metrics, Outcome, ResultFormat,
+};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value as Json, json};
 
 /// Why a record could not be written: the stream failed, or the value is no value.
@@ -15,15 +22,34 @@ pub(crate) fn write_outcome(
     id: &Json,
     out: &mut impl Write,
 ) -> Result<(), RecordError> {
-    let mut separator = '{';
-    for (key, field) in outcome.to_json_without_value(id) {
-        write!(out, "{separator}\"{key}\":")?;
-        match (&*key, &outcome.value) {
-            ("value", Some(value)) => write_value(value, out)?,
-            _ => serde_json::to_writer(&mut *out, &field)?,
-        }
-        separator = ',';
+    let Outcome {
+        verdict,
+        value,
+        error,
+        exit,
+        stdout,
+        stderr,
+        metrics,
+        in_force,
+    } = outcome;
+    write_field(out, "{\"id\":", id)?;
+    write_field(out, ",\"verdict\":", verdict.name())?;
+    out.write_all(b",\"value\":")?;
+    match value {
+        Some(value) => write_value(value, out)?,
+        None => out.write_all(b"null")?,
     }
+    write_field(out, ",\"error\":", &error.as_ref().map(ErrorJson))?;
+    write_field(out, ",\"exit\":", &exit.map(ExitJson))?;
+    write_field(out, ",\"stdout\":", &*text(stdout))?;
+    write_field(out, ",\"stderr\":", &*text(stderr))?;
+    write!(
+        out,
+        ",\"dropped\":{{\"stdout\":{},\"stderr\":{}}}",
+        stdout.dropped, stderr.dropped
+    )?;
+    write_field(out, ",\"metrics\":", &MetricsJson(metrics))?;
+    write_field(out, ",\"in_force\":", &InForceJson(in_force))?;
     Ok(out.write_all(b"}\n")?)
 }
 
@@ -50,13 +76,220 @@ pub(crate) fn no_trial(id: &Json, line: u64, kind: &str, message: &str) -> Vec<u
 
 /// Whether an error means that whoever read our output went away.
 pub(crate) fn is_broken_pipe(error: &RecordError) -> bool {
-    let is = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
-    if let Some(error) = error.downcast_ref::<serde_json::Error>() {
-        return error.io_error_kind() == Some(io::ErrorKind::BrokenPipe);
+    let kind = if let Some(error) = error.downcast_ref::<serde_json::Error>() {
+        error.io_error_kind()
+    } else if let Some(WriteJsonError::Io(error)) = error.downcast_ref() {
+        Some(error.kind())
+    } else {
+        error.downcast_ref().map(io::Error::kind)
+    };
+    kind == Some(io::ErrorKind::BrokenPipe)
+}
+
+fn write_field(
+    out: &mut impl Write,
+    key: &str,
+    field: &(impl Serialize + ?Sized),
+) -> Result<(), RecordError> {
+    out.write_all(key.as_bytes())?;
+    Ok(serde_json::to_writer(&mut *out, field)?)
+}
+
+/// Most calls print nothing: no copy then.
+fn text(stream: &Captured) -> std::borrow::Cow<'_, str> {
+    match str::from_utf8(&stream.head) {
+        Ok(text) if stream.tail.is_empty() && stream.dropped == 0 => text.into(),
+        _ => stream.text().into(),
     }
-    error.downcast_ref::<io::Error>().is_some_and(is)
-        || error
-            .source()
-            .and_then(|cause| cause.downcast_ref())
-            .is_some_and(is)
+}
+
+struct ErrorJson<'a>(&'a ErrorReport);
+
+impl Serialize for ErrorJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(3))?;
+        map.serialize_entry("type", &self.0.kind)?;
+        map.serialize_entry("message", &self.0.message)?;
+        map.serialize_entry("traceback", &self.0.traceback)?;
+        map.end()
+    }
+}
+
+struct ExitJson(Exit);
+
+impl Serialize for ExitJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (code, signal) = match self.0 {
+            Exit::Code(code) => (Some(code), None),
+            Exit::Signal(signal) => (None, Some(signal)),
+        };
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("code", &code)?;
+        map.serialize_entry("signal", &signal)?;
+        map.end()
+    }
+}
+
+struct MetricsJson<'a>(&'a Metrics);
+
+impl Serialize for MetricsJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
+        let metrics = self.0;
+        let mut map = serializer.serialize_map(Some(14))?;
+        map.serialize_entry("wall_s", &seconds(metrics.wall_ns))?;
+        map.serialize_entry("queue_s", &seconds(metrics.queue_ns))?;
+        map.serialize_entry("user_s", &seconds(metrics.user_ns))?;
+        map.serialize_entry("system_s", &seconds(metrics.system_ns))?;
+        map.serialize_entry("peak_rss_bytes", &metrics.peak_rss_bytes)?;
+        map.serialize_entry(
+            "peak_source",
+            &metrics.peak_source.map(|source| source.to_string()),
+        )?;
+        map.serialize_entry("started_at_ns", &metrics.started_at_ns)?;
+        map.serialize_entry("finished_at_ns", &metrics.finished_at_ns)?;
+        map.serialize_entry("worker_pid", &metrics.worker_pid)?;
+        map.serialize_entry("worker_id", &metrics.worker_id)?;
+        map.serialize_entry("node_id", &metrics.node_id)?;
+        map.serialize_entry("base_rss_bytes", &metrics.base_rss_bytes)?;
+        map.serialize_entry("leaked_processes", &metrics.leaked_processes)?;
+        map.serialize_entry("measured_by", &metrics.measured_by.map(|by| by.to_string()))?;
+        map.end()
+    }
+}
+
+struct InForceJson<'a>(&'a InForce);
+
+impl Serialize for InForceJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(4))?;
+        map.serialize_entry("requested", &self.0.requested.to_string())?;
+        map.serialize_entry("effective", &self.0.effective.to_string())?;
+        map.serialize_entry("mode", self.0.mode)?;
+        map.serialize_entry("mechanisms", &MechanismsJson(self.0))?;
+        map.end()
+    }
+}
+
+struct MechanismsJson<'a>(&'a InForce);
+
+impl Serialize for MechanismsJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct State<'a> {
+            state: &'a str,
+            via: &'a str,
+        }
+        serializer.collect_map(self.0.mechanisms.iter().map(|mechanism| {
+            let (state, via) = (mechanism.state.name(), mechanism.via);
+            (mechanism.name, State { state, via })
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairtrial_exec::{Body, Level, MeasuredBy, Mechanism, PeakSource, State, Verdict};
+
+    fn full() -> Outcome {
+        Outcome {
+            verdict: Verdict::Exception,
+            value: Some(EncodedValue {
+                format: ResultFormat::Data,
+                body: Body::Inline(value::from_json(&json!({"a": [1, 2.5, null]})).unwrap()),
+            }),
+            error: Some(ErrorReport {
+                kind: "ValueError".into(),
+                message: "bad \"x\"\n".into(),
+                traceback: "File".into(),
+            }),
+            exit: Some(Exit::Signal(9)),
+            stdout: Captured {
+                head: b"h\xff".to_vec(),
+                tail: b"t".to_vec(),
+                dropped: 7,
+            },
+            stderr: Captured {
+                head: "é\u{1b}".into(),
+                ..Captured::default()
+            },
+            metrics: Metrics {
+                wall_ns: Some(5_004_000_001),
+                queue_ns: Some(0),
+                user_ns: Some(3),
+                system_ns: None,
+                peak_rss_bytes: Some(1 << 40),
+                peak_source: Some(PeakSource::Vmhwm),
+                started_at_ns: Some(u64::MAX),
+                finished_at_ns: Some(5),
+                worker_pid: Some(4),
+                worker_id: Some("0123456789ab".into()),
+                node_id: Some("node \"1\"".into()),
+                base_rss_bytes: Some(5),
+                leaked_processes: Some(2),
+                measured_by: Some(MeasuredBy::Engine),
+            },
+            in_force: InForce {
+                requested: Level::None,
+                effective: Level::None,
+                mode: "fresh",
+                mechanisms: vec![
+                    Mechanism {
+                        name: "tree_kill",
+                        state: State::Enforced,
+                        via: "pidfd",
+                    },
+                    Mechanism {
+                        name: "memory",
+                        state: State::Unavailable,
+                        via: "level `none`",
+                    },
+                ],
+            },
+        }
+    }
+
+    fn written(outcome: &Outcome, id: &Json) -> String {
+        let mut out = Vec::new();
+        write_outcome(outcome, id, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// EX-69
+    #[test]
+    fn a_record_is_the_outcome_as_the_engine_writes_it() {
+        let mut outcome = full();
+        let wanted = outcome.to_json(&json!("a")).unwrap();
+        assert_eq!(written(&outcome, &json!("a")), format!("{wanted}\n"));
+        (outcome.value, outcome.error, outcome.exit) = (None, None, Some(Exit::Code(3)));
+        outcome.metrics = Metrics::default();
+        let wanted = outcome.to_json(&json!(-1)).unwrap();
+        assert_eq!(written(&outcome, &json!(-1)), format!("{wanted}\n"));
+        outcome.exit = None;
+        let wanted = outcome.to_json(&Json::Null).unwrap();
+        assert_eq!(written(&outcome, &Json::Null), format!("{wanted}\n"));
+    }
+
+    #[test]
+    fn a_closed_pipe_is_known_wherever_it_shows() {
+        struct Closed(usize);
+        impl Write for Closed {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                match self.0.checked_sub(bytes.len()) {
+                    Some(left) => self.0 = left,
+                    None => return Err(io::ErrorKind::BrokenPipe.into()),
+                }
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let length = written(&full(), &json!("a")).len();
+        for room in 0..length {
+            let error = write_outcome(&full(), &json!("a"), &mut Closed(room)).unwrap_err();
+            assert!(is_broken_pipe(&error), "{room}: {error:?}");
+        }
+    }
 }

@@ -3,10 +3,14 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, FileExt};
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+
+use fairtrial_exec::linux::nameless;
+use fairtrial_exec::{EngineError, SpillDir};
+
+use crate::record::RecordError;
 
 /// Bytes of waiting records kept in memory.
 pub(crate) const MEMORY_BUDGET: u64 = 64 << 20;
@@ -19,7 +23,7 @@ pub(crate) struct Spool {
 
 #[derive(Debug)]
 struct Shared {
-    dir: PathBuf,
+    dir: SpillDir,
     budget: u64,
     in_memory: AtomicU64,
     /// A plain mutex: held for one record's writing, by threads that may block, never by the event loop.
@@ -51,7 +55,7 @@ pub(crate) struct Reserved {
 
 impl Spool {
     /// Starts nothing and creates nothing; `dir` is where the nameless file will be, if there must be one.
-    pub(crate) fn new(dir: PathBuf, budget: u64) -> Self {
+    pub(crate) fn new(dir: SpillDir, budget: u64) -> Self {
         let shared = Shared {
             dir,
             budget,
@@ -71,11 +75,19 @@ impl Spool {
         }
     }
 
+    /// Keeps `bytes` in memory whatever the budget: for the few that say why another record could not be kept.
+    pub(crate) fn keep_anyway(&self, bytes: Vec<u8>) -> Record {
+        let length = bytes.len() as u64;
+        self.shared.in_memory.fetch_add(length, Ordering::Relaxed);
+        let reserved = self.reserved(length);
+        Record::Memory(bytes, reserved)
+    }
+
     /// Keeps what `write` writes in the nameless file. May block.
-    pub(crate) fn store<E: From<io::Error>>(
+    pub(crate) fn store(
         &self,
-        write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
-    ) -> Result<Record, E> {
+        write: impl FnOnce(&mut dyn Write) -> Result<(), RecordError>,
+    ) -> Result<Record, RecordError> {
         let mut disk = self.shared.disk.lock().expect("no holder panics");
         let disk = match &mut *disk {
             Some(disk) => disk,
@@ -95,8 +107,12 @@ impl Spool {
             .in_memory
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
             .ok()?;
+        Some(self.reserved(bytes))
+    }
+
+    fn reserved(&self, bytes: u64) -> Reserved {
         let shared = self.shared.clone();
-        Some(Reserved { shared, bytes })
+        Reserved { shared, bytes }
     }
 }
 
@@ -109,13 +125,14 @@ impl Drop for Reserved {
 }
 
 impl Disk {
-    fn create(dir: &std::path::Path) -> io::Result<Self> {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)?;
-        let file = Arc::new(tempfile::tempfile_in(dir)?);
-        Ok(Self { file, end: 0 })
+    fn create(dir: &SpillDir) -> Result<Self, EngineError> {
+        let attempt = "making a file for waiting records";
+        let file = nameless::create(dir.open()?);
+        let file = file.map_err(|source| EngineError::Io { attempt, source })?;
+        Ok(Self {
+            file: Arc::new(file.into()),
+            end: 0,
+        })
     }
 
     fn at_end(&mut self) -> impl Write {
@@ -174,6 +191,10 @@ mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt;
 
+    fn spool_in(dir: &std::path::Path, budget: u64) -> Spool {
+        Spool::new(SpillDir::new(dir.join("spill")), budget)
+    }
+
     fn text(record: Record) -> String {
         let mut out = Vec::new();
         record.write_to(&mut out).unwrap();
@@ -181,14 +202,14 @@ mod tests {
     }
 
     fn store(spool: &Spool, bytes: &[u8]) -> Record {
-        spool.store(|out| out.write_all(bytes)).unwrap()
+        spool.store(|out| Ok(out.write_all(bytes)?)).unwrap()
     }
 
     /// EX-101
     #[test]
     fn memory_is_kept_to_the_budget_and_given_back() {
         let dir = tempfile::tempdir().unwrap();
-        let spool = Spool::new(dir.path().into(), 10);
+        let spool = spool_in(dir.path(), 10);
         let first = spool.keep(b"1234567".to_vec()).unwrap();
         assert_eq!(spool.keep(b"abcd".to_vec()).unwrap_err(), b"abcd");
         assert_eq!(text(first), "1234567");
@@ -199,11 +220,11 @@ mod tests {
     #[test]
     fn stored_records_have_no_name_and_leave_no_room_taken() {
         let dir = tempfile::tempdir().unwrap();
-        let spool = Spool::new(dir.path().join("new"), 0);
+        let spool = spool_in(dir.path(), 0);
         let big = vec![b'x'; 1 << 20];
         let (first, second) = (store(&spool, &big), store(&spool, b"second"));
         assert_eq!(
-            std::fs::read_dir(dir.path().join("new")).unwrap().count(),
+            std::fs::read_dir(dir.path().join("spill")).unwrap().count(),
             0
         );
         let Record::Disk(file, _) = &second else {
@@ -218,10 +239,10 @@ mod tests {
     #[test]
     fn a_failed_write_costs_only_its_own_record() {
         let dir = tempfile::tempdir().unwrap();
-        let spool = Spool::new(dir.path().into(), 0);
+        let spool = spool_in(dir.path(), 0);
         let failed = spool.store(|out| {
             out.write_all(b"half")?;
-            Err(io::Error::other("no more"))
+            Err("no more".into())
         });
         assert_eq!(failed.unwrap_err().to_string(), "no more");
         assert_eq!(text(store(&spool, b"whole")), "whole");

@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use fairtrial_exec::{Backend, EngineError, LocalBackend, Outcome, Shutdown, Verdict};
+use fairtrial_exec::{
+    Backend, Call, EngineError, LocalBackend, Outcome, Shutdown, SpillDir, Verdict,
+};
 use serde_json::Value as Json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -37,7 +39,7 @@ pub(crate) fn run(args: &BatchArgs) -> Result<ExitCode, Failure> {
     let target = output::open(args.out.as_deref(), &source)?;
     let config = engine::config(args.jobs)?;
     let calls = CallReader::new(source.base.clone(), engine::default_sandbox()?);
-    let spool = Spool::new(config.spill_dir.clone(), MEMORY_BUDGET);
+    let spool = Spool::new(SpillDir::new(&config.spill_dir), MEMORY_BUDGET);
     let progress = Progress::new(source.size, args.no_progress, args.out.is_none());
     let (name, workers) = (source.name.clone(), config.max_workers);
     engine::run(async move {
@@ -122,7 +124,7 @@ struct Batch<B> {
     tally: Tally,
     /// Lines read, not submitted.
     waiting: VecDeque<Line>,
-    running: JoinSet<Result<Finished, Failure>>,
+    running: JoinSet<Finished>,
     /// Bytes of text held by `running`.
     text: u64,
     submitted: u64,
@@ -213,9 +215,9 @@ impl<B: Backend + 'static> Batch<B> {
 
     fn settle(
         &mut self,
-        finished: Result<Result<Finished, Failure>, tokio::task::JoinError>,
+        finished: Result<Finished, tokio::task::JoinError>,
     ) -> Result<(), Failure> {
-        let finished = finished.map_err(Failure::attempting("a call's task failed"))??;
+        let finished = finished.map_err(Failure::attempting("a call's task failed"))?;
         self.text -= finished.weight;
         self.window.insert(finished.index, finished.record);
         let ok = matches!(finished.end, LineEnd::Verdict(Verdict::Ok));
@@ -242,45 +244,48 @@ async fn finish_line<B: Backend>(
     spool: Spool,
     index: u64,
     line: Line,
-) -> Result<Finished, Failure> {
+) -> Finished {
     let (length, weight) = (line.length, line.weight());
+    let (id, number) = (line.id, line.number);
     let (end, record) = match line.call {
         Err(bad) => {
-            let message = format!("{}:{}: {}", line.number, bad.column, bad.message);
-            let record = record::no_trial(&line.id, line.number, "InvalidCall", &bad.message);
-            (LineEnd::BadLine(message), keep(&spool, record).await?)
+            let message = format!("{number}:{}: {}", bad.column, bad.message);
+            let record = record::no_trial(&id, number, "InvalidCall", &bad.message);
+            (LineEnd::BadLine(message), spool.keep_anyway(record))
         }
-        Ok(call) => {
-            let kept = match backend.execute(call).await {
-                Ok(outcome) => {
-                    let verdict = outcome.verdict;
-                    let kept = keep_outcome(&spool, line.id.clone(), outcome).await;
-                    kept.map(|record| (LineEnd::Verdict(verdict), record))
-                }
-                Err(error) => Err(error.into()),
-            };
-            match kept {
-                Ok(kept) => kept,
-                Err(error) => no_trial(&spool, &line.id, line.number, &error).await?,
-            }
-        }
+        Ok(call) => match try_call(&*backend, &spool, call, &id).await {
+            Ok((verdict, record)) => (LineEnd::Verdict(verdict), record),
+            Err(error) => no_trial(&spool, &id, number, &error),
+        },
     };
-    Ok(Finished {
+    Finished {
         index,
         length,
         weight,
         end,
         record,
-    })
+    }
+}
+
+async fn try_call<B: Backend>(
+    backend: &B,
+    spool: &Spool,
+    call: Call,
+    id: &Json,
+) -> Result<(Verdict, Record), record::RecordError> {
+    let outcome = backend.execute(call).await?;
+    let verdict = outcome.verdict;
+    let record = keep_outcome(spool, id, outcome).await?;
+    Ok((verdict, record))
 }
 
 /// The record of a call that the engine refused, or could not see through.
-async fn no_trial(
+fn no_trial(
     spool: &Spool,
     id: &Json,
     number: u64,
     error: &record::RecordError,
-) -> Result<(LineEnd, Record), Failure> {
+) -> (LineEnd, Record) {
     let (kind, end) = match error.downcast_ref() {
         Some(EngineError::InvalidCall(invalid)) => (
             "InvalidCall",
@@ -292,34 +297,24 @@ async fn no_trial(
         ),
     };
     let record = record::no_trial(id, number, kind, &error.to_string());
-    Ok((end, keep(spool, record).await?))
-}
-
-/// Keeps a small record: in memory while there is room.
-async fn keep(spool: &Spool, record: Vec<u8>) -> Result<Record, Failure> {
-    match spool.keep(record) {
-        Ok(record) => Ok(record),
-        Err(record) => {
-            let stored = store(spool, move |out| Ok(out.write_all(&record)?)).await;
-            stored.map_err(Failure::attempting("cannot keep a finished record"))
-        }
-    }
+    (end, spool.keep_anyway(record))
 }
 
 /// Keeps an outcome: a large one straight on disk.
 async fn keep_outcome(
     spool: &Spool,
-    id: Json,
+    id: &Json,
     outcome: Outcome,
 ) -> Result<Record, record::RecordError> {
     if weight(&outcome) > LARGE {
+        let id = id.clone();
         return store(spool, move |mut out| {
             record::write_outcome(&outcome, &id, &mut out)
         })
         .await;
     }
     let mut bytes = Vec::with_capacity(2048);
-    record::write_outcome(&outcome, &id, &mut bytes)?;
+    record::write_outcome(&outcome, id, &mut bytes)?;
     bytes.shrink_to_fit();
     match spool.keep(bytes) {
         Ok(record) => Ok(record),
@@ -349,7 +344,7 @@ fn weight(outcome: &Outcome) -> usize {
 mod tests {
     use super::*;
     use fairtrial_exec::{
-        Body, Call, Captured, EncodedValue, Event, InForce, Level, Metrics, ResultFormat, Work,
+        Body, Captured, EncodedValue, Event, InForce, Level, Metrics, ResultFormat, Work,
     };
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
@@ -412,7 +407,7 @@ mod tests {
         batch: Batch<Mock>,
         records: mpsc::Receiver<Vec<Record>>,
         sender: mpsc::Sender<Vec<Record>>,
-        _dir: tempfile::TempDir,
+        dir: tempfile::TempDir,
     }
 
     impl Story {
@@ -421,7 +416,7 @@ mod tests {
             let (sender, records) = mpsc::channel(4);
             let batch = Batch::new(
                 Arc::default(),
-                Spool::new(dir.path().into(), memory),
+                Spool::new(SpillDir::new(dir.path().join("spill")), memory),
                 "calls.jsonl".into(),
                 2,
                 Progress::new(None, true, true),
@@ -430,7 +425,7 @@ mod tests {
                 batch,
                 records,
                 sender,
-                _dir: dir,
+                dir,
             }
         }
 
@@ -588,6 +583,18 @@ mod tests {
                 .all(|r| r["stdout"].as_str().unwrap().len() == 500)
         );
         assert_eq!(records[199]["stdout"].as_str().unwrap().len(), 3_000_000);
+    }
+
+    /// EX-103
+    #[tokio::test(start_paused = true)]
+    async fn a_record_that_cannot_be_kept_costs_only_itself() {
+        let mut story = Story::new(0);
+        std::fs::write(story.dir.path().join("spill"), "in the way").unwrap();
+        let records = story.run(vec![argv(1, &["ok"]), argv(2, &["ok"])]).await;
+        assert_eq!(ids(&records), [1, 2]);
+        let message = records[0]["error"]["message"].as_str().unwrap();
+        assert!(message.contains("is not a directory"), "{message}");
+        assert_eq!(story.batch.tally.exit_code(), ExitCode::EngineFailed);
     }
 
     /// EX-104

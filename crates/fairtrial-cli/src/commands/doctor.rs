@@ -1,11 +1,12 @@
 //! `fairtrial doctor`: what isolation and measuring this machine can do, and whether the engine works on it at all.
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
+use fairtrial_exec::linux::nameless;
 use fairtrial_exec::{
-    Backend, Call, Level, LocalBackend, LocalConfig, Mechanism, Shutdown, Size, Verdict, value,
+    Backend, Call, Level, LocalBackend, LocalConfig, Mechanism, Shutdown, Size, SpillDir, Verdict,
+    value,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -30,7 +31,6 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         backend.shutdown(Shutdown::now()).await;
         tests?
     })?;
-    findings.spill = spill_state(&findings.spill_dir);
     let text = if args.json {
         format!("{}\n", findings.json())
     } else {
@@ -55,8 +55,9 @@ struct Findings {
     node_id: String,
     mechanisms: Vec<Mechanism>,
     tests: Vec<SelfTest>,
-    spill_dir: std::path::PathBuf,
-    spill: String,
+    spill_dir: SpillDir,
+    /// Free bytes, or why it cannot be used.
+    spill: Result<u64, String>,
 }
 
 /// One kind of call, tried twice: cold, then warm.
@@ -100,24 +101,16 @@ async fn try_call(backend: &LocalBackend, call: &Call) -> Result<Duration, Strin
 }
 
 /// The state of the spill directory, and its room.
-fn spill_state(dir: &Path) -> String {
-    let existing = dir.ancestors().find(|dir| dir.exists());
-    let free = existing.and_then(|dir| rustix::fs::statvfs(dir).ok());
-    let free = free.map_or("unknown room".into(), |facts| {
-        format!("{} free", Size(facts.f_bavail * facts.f_frsize))
-    });
-    match dir.symlink_metadata() {
-        Ok(facts) if facts.is_dir() => format!("in place, {free}"),
-        Ok(_) => "not a directory".into(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            format!("made when first needed, {free}")
-        }
-        Err(error) => error.to_string(),
-    }
+fn spill_state(dir: &SpillDir) -> Result<u64, String> {
+    let opened = dir.open().map_err(|error| error.to_string())?;
+    nameless::create(&opened)
+        .and_then(nameless::free_bytes)
+        .map_err(|error| format!("cannot make a file in it: {error}"))
 }
 
 impl Findings {
     fn of_machine(config: &LocalConfig) -> Self {
+        let spill_dir = SpillDir::new(&config.spill_dir);
         let uname = rustix::system::uname();
         let words = [uname.sysname(), uname.release(), uname.machine()];
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
@@ -128,8 +121,8 @@ impl Findings {
             node_id: config.node_id.clone(),
             mechanisms: LocalBackend::sandbox_report(),
             tests: Vec::new(),
-            spill_dir: config.spill_dir.clone(),
-            spill: String::new(),
+            spill: spill_state(&spill_dir),
+            spill_dir,
         }
     }
 
@@ -157,10 +150,14 @@ impl Findings {
             "fairtrial {version} on {}\n{} processors allowed, {} calls at a time, node `{}`\n",
             self.kernel, self.cpus, self.max_workers, self.node_id
         );
+        let spill = match &self.spill {
+            Ok(free) => format!("{} free", Size(*free)),
+            Err(problem) => format!("FAILED: {problem}"),
+        };
+        let dir = self.spill_dir.path().display();
         text += &format!(
-            "spill directory `{}`: {}\n",
-            self.spill_dir.display(),
-            self.spill
+            "spill directory `{dir}`: {spill}
+"
         );
         text += "\nisolation levels\n";
         for (level, state) in self.levels() {
@@ -217,7 +214,11 @@ impl Findings {
             "levels": levels,
             "mechanisms": {"none": mechanisms},
             "self_test": tests,
-            "spill": {"dir": self.spill_dir.to_string_lossy(), "state": self.spill},
+            "spill": {
+                "dir": self.spill_dir.path().to_string_lossy(),
+                "free_bytes": self.spill.as_ref().ok(),
+                "error": self.spill.as_ref().err(),
+            },
         })
     }
 }

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use fairtrial_exec::{
     Backend, Call, Captured, CommandWork, InvalidCall, LocalBackend, Outcome, PythonTerms,
-    Shutdown, SourceWork, Verdict, Work,
+    Shutdown, SourceWork, Verdict, Work, value,
 };
 use serde_json::Value as Json;
 
 use crate::args::{ExecArgs, PythonArgs};
-use crate::call_json::{encode_arguments, read_source, resolve_python};
+use crate::call_json::{is_of_kwargs, read_source, resolve_python};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -96,21 +96,29 @@ fn python_terms(python: &PythonArgs, base: &Path) -> PythonTerms {
 fn arguments(python: &PythonArgs) -> Result<Vec<u8>, Failure> {
     let args = json_option("--args", python.args.as_deref(), "[]", "an array")?;
     let kwargs = json_option("--kwargs", python.kwargs.as_deref(), "{}", "an object")?;
-    encode_arguments(args, kwargs).map_err(|fault| placed("--args", args.text, &fault))
+    value::arguments_from_json(&args, &kwargs).map_err(|error| {
+        let option = if is_of_kwargs(&error) {
+            "--kwargs"
+        } else {
+            "--args"
+        };
+        Failure::usage(option, error)
+    })
 }
 
-/// The text of an option that holds JSON of the `wanted` kind.
-fn json_option<'a>(
+/// The value of an option that holds JSON of the `wanted` kind.
+fn json_option(
     name: &str,
-    given: Option<&'a str>,
-    default: &'a str,
+    given: Option<&str>,
+    default: &str,
     wanted: &str,
-) -> Result<Raw<'a>, Failure> {
+) -> Result<Json, Failure> {
     let raw = Raw::whole(given.unwrap_or(default));
-    raw.value()
+    let value = raw
+        .value()
         .map_err(|fault| placed(name, raw.text, &fault))?;
     if raw.kind() == wanted {
-        return Ok(raw);
+        return Ok(value);
     }
     let message = format!("must be {wanted}, not {} (as in `{default}`)", raw.kind());
     Err(placed(name, raw.text, &Fault::new(0, message)))
@@ -164,8 +172,8 @@ fn set_terms(call: &mut Call, args: &ExecArgs, base: &Path) -> Result<(), Failur
     if let Some(bytes) = terms.capture {
         call.capture_bytes = bytes;
     } else if passed_through && let Some(bytes) = call.limits.output_bytes {
-        // Head and tail are kept in equal halves: twice the limit can drop nothing.
-        call.capture_bytes = bytes.saturating_mul(2);
+        // What the limit lets through is all kept, so none of it is lost.
+        call.capture_bytes = bytes;
     }
     Ok(())
 }
@@ -292,7 +300,7 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
     use clap::Parser;
-    use fairtrial_exec::{DEFAULT_OUTPUT_BYTES, value};
+    use fairtrial_exec::DEFAULT_OUTPUT_BYTES;
     use serde_json::json;
     use std::time::Duration;
 
@@ -329,7 +337,7 @@ mod tests {
             ),
             (
                 &[file, "--function", "f", "--args", "[1, x]"],
-                "--args:1:5: expected value",
+                "--args:1:5: expected a value",
             ),
             (
                 &[file, "--function", "f", "--args", "3"],
@@ -347,7 +355,7 @@ mod tests {
                     "--kwargs",
                     "{\"a\": 1,\n \"a\": 2}",
                 ],
-                "--kwargs:2:4: duplicate key `a`",
+                "--kwargs:2:2: duplicate key `a` (give it once)",
             ),
             (
                 &[file, "--function", ""],
@@ -414,7 +422,8 @@ mod tests {
     #[test]
     fn a_command_that_is_passed_through_loses_no_output() {
         let capture = |words: &[&str]| parsed(words).unwrap().capture_bytes;
-        assert!(capture(&["--", "true"]) >= 2 * DEFAULT_OUTPUT_BYTES);
+        assert_eq!(capture(&["--", "true"]), DEFAULT_OUTPUT_BYTES);
+        assert_eq!(capture(&["--output", "9", "--", "true"]), 9);
         assert_eq!(
             capture(&["--json", "--", "true"]),
             fairtrial_exec::DEFAULT_CAPTURE_BYTES
