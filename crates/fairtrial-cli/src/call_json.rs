@@ -72,7 +72,10 @@ impl CallReader {
     /// The id of a line (its number, if it gives none or none can be read) and its call.
     pub(crate) fn read(&mut self, text: &str, line: u64) -> (Json, Result<Call, Fault>) {
         let mut object = Object::new("");
-        let parsed = object.parse(Raw::whole(text));
+        let parsed = object.parse(Raw::whole(text)).map_err(|fault| {
+            let message = format!("{} (a line is one JSON object)", fault.message);
+            Fault::new(fault.at, message)
+        });
         let id = object.get("id").map(Field::id);
         let call = parsed
             .and_then(|()| id.clone().transpose())
@@ -270,7 +273,7 @@ impl<'a> Object<'a> {
     fn parse(&mut self, raw: Raw<'a>) -> Result<(), Fault> {
         self.at = raw.at + (raw.text.len() - raw.text.trim_start().len());
         if !raw.text.trim_start().starts_with('{') {
-            let message = format!("a call is a JSON object, not {}", raw.kind());
+            let message = format!("expected an object, not {}", raw.kind());
             // What is no JSON at all says so itself.
             raw.value()?;
             return Err(Fault::new(self.at, message));
@@ -510,12 +513,21 @@ mod tests {
         let table = [
             (
                 r#"{"argv": ["true"], "timeout_s": 1"#,
-                "33: EOF while parsing an object",
+                "33: EOF while parsing an object (a line is one JSON object)",
             ),
-            (r#"{"argv" ["true"]}"#, "9: expected `:`"),
-            (r#"{"argv": ["true"]} x"#, "20: trailing characters"),
-            ("[1]", "1: a call is a JSON object, not an array"),
-            ("nope", "1: expected a value"),
+            (
+                r#"{"argv" ["true"]}"#,
+                "9: expected `:` (a line is one JSON object)",
+            ),
+            (
+                r#"{"argv": ["true"]} x"#,
+                "20: trailing characters (a line is one JSON object)",
+            ),
+            (
+                "[1]",
+                "1: expected an object, not an array (a line is one JSON object)",
+            ),
+            ("nope", "1: expected value (a line is one JSON object)"),
             (
                 r#"{"argv": ["true"], "timeout": 1}"#,
                 "20: unknown key `timeout` (did you mean `timeout_s`?)",
@@ -592,7 +604,7 @@ mod tests {
             ),
             (
                 r#"{"argv": ["true"], "timeout_s": NaN}"#,
-                "33: expected value",
+                "33: expected value (a line is one JSON object)",
             ),
             (
                 r#"{"argv": ["true"], "limits": {"memory_bytes": -5}}"#,

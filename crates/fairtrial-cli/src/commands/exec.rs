@@ -337,7 +337,7 @@ mod tests {
             ),
             (
                 &[file, "--function", "f", "--args", "[1, x]"],
-                "--args:1:5: expected a value",
+                "--args:1:5: expected value",
             ),
             (
                 &[file, "--function", "f", "--args", "3"],
