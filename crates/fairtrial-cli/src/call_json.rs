@@ -13,6 +13,7 @@ use fairtrial_exec::value::{self, FromJsonError};
 use fairtrial_exec::{Call, CommandWork, Level, Limits, PythonTerms, SourceWork, Work};
 use serde_json::{Value as Json, json};
 
+use crate::failure::reason;
 use crate::json::{Fault, Raw};
 use field::Field;
 use object::Object;
@@ -138,7 +139,11 @@ impl CallReader {
             .as_ref()
             .is_none_or(|(last, _)| *last != path)
         {
-            let text = read_source(&path).map_err(|problem| file.fault(problem))?;
+            let text = read_source(&path).map_err(|problem| {
+                let shown = path.display();
+                let hint = "a relative path starts where the file of calls is";
+                file.fault(format!("cannot read `{shown}`: {problem} ({hint})"))
+            })?;
             self.last_file = Some((path, text));
         }
         let (_, text) = self.last_file.as_ref().expect("set just above");
@@ -196,9 +201,8 @@ impl CallReader {
 
 /// The text of a source file, or why there is none.
 pub(crate) fn read_source(path: &Path) -> Result<String, String> {
-    let shown = path.display();
-    let bytes = std::fs::read(path).map_err(|error| format!("cannot read `{shown}`: {error}"))?;
-    String::from_utf8(bytes).map_err(|_| format!("cannot read `{shown}`: it is not UTF-8 text"))
+    let bytes = std::fs::read(path).map_err(|error| reason(&error))?;
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".into())
 }
 
 /// An interpreter with a `/` is a path of `base`; one without is searched in `PATH`.

@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 
 use crate::call_json::CallReader;
-use crate::failure::Failure;
+use crate::failure::{Failure, reason};
 use crate::json::Fault;
 
 /// Lines handed over together, at most.
@@ -81,13 +81,14 @@ impl Source {
                 reader: Box::new(io::stdin()),
             });
         }
-        let cannot = |problem: String| Failure::usage(&name, format!("cannot read it: {problem}"));
-        let file = File::open(path).map_err(|error| cannot(error.to_string()))?;
-        let facts = file.metadata().map_err(|error| cannot(error.to_string()))?;
+        let cannot = |problem: &str| {
+            let hint = "give a file of JSON lines, or `-` for standard input";
+            Failure::usage(&name, format!("cannot read it: {problem} ({hint})"))
+        };
+        let file = File::open(path).map_err(|error| cannot(&reason(&error)))?;
+        let facts = file.metadata().map_err(|error| cannot(&reason(&error)))?;
         if facts.is_dir() {
-            return Err(cannot(
-                "it is a directory (give a file of JSON lines)".into(),
-            ));
+            return Err(cannot("it is a directory"));
         }
         Ok(Self {
             size: facts.is_file().then_some(facts.len()),

@@ -91,8 +91,9 @@ impl Shell {
 
     /// Fails the test if a process or a file of what was run here is left.
     pub fn assert_nothing_left(&self) {
-        assert_eq!(self.processes(), [], "processes are left");
-        assert_eq!(self.spilled(), [] as [PathBuf; 0], "files are left");
+        let (processes, files) = (self.processes(), self.spilled());
+        assert!(processes.is_empty(), "processes are left: {processes:?}");
+        assert!(files.is_empty(), "files are left: {files:?}");
     }
 }
 

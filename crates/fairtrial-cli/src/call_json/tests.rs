@@ -166,7 +166,8 @@ fn each_fault_has_its_column_and_a_hint() {
         ),
         (
             r#"{"file": "missing.py", "function": "f"}"#,
-            "10: `file`: cannot read `/base/missing.py`: No such file or directory (os error 2)",
+            "10: `file`: cannot read `/base/missing.py`: No such file or directory \
+             (a relative path starts where the file of calls is)",
         ),
         (
             r#"{"é": 1, "id": 1.5}"#,

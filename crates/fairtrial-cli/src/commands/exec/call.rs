@@ -29,7 +29,10 @@ fn source_work(args: &ExecArgs, base: &Path) -> Result<Work, Failure> {
         return Err(Failure::Usage(message.into()));
     };
     let place = file.display().to_string();
-    let source = read_source(file).map_err(|problem| Failure::usage(&place, problem))?;
+    let source = read_source(file).map_err(|problem| {
+        let what = format!("cannot read it: {problem} (give the path of a Python file)");
+        Failure::usage(&place, what)
+    })?;
     let python = &args.python;
     let Some(function) = &python.function else {
         return Err(Failure::usage(
@@ -202,7 +205,7 @@ mod tests {
             ),
             (
                 &["missing.py", "--function", "f"],
-                "missing.py: cannot read `missing.py`: No such file or directory (os error 2)",
+                "missing.py: cannot read it: No such file or directory (give the path of a Python file)",
             ),
             (
                 &[file],
