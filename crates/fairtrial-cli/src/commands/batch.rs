@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use fairtrial_exec::{Backend, LocalBackend, Shutdown, SpillDir, Verdict};
+use fairtrial_exec::{Backend, LocalBackend, SpillDir, Verdict};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -50,13 +50,12 @@ pub(crate) fn run(args: &BatchArgs) -> Result<ExitCode, Failure> {
         let mut batch = Batch::new(backend.clone(), spool, name, workers, progress);
         let ended = interrupt.or(batch.drive(lines, &output.sender)).await;
         batch.stop();
-        let how = match ended {
-            Ok(Ok(End::AllWritten)) => Shutdown::default(),
-            _ => Shutdown::now(),
-        };
         // A reader of ours that is stuck keeps the last record from being whole; a second signal gives up on it.
         let closing = async {
-            backend.shutdown(how).await;
+            match ended {
+                Ok(Ok(End::AllWritten)) => engine::finish(&*backend).await,
+                _ => engine::stop(&backend).await,
+            }
             output.finish().await
         };
         let closed = interrupt.or(closing).await?;

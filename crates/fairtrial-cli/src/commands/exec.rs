@@ -4,8 +4,9 @@ mod call;
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use fairtrial_exec::{Backend, Call, Captured, LocalBackend, Outcome, Shutdown, Verdict, Work};
+use fairtrial_exec::{Backend, Call, Captured, LocalBackend, Outcome, Verdict, Work};
 use serde_json::Value as Json;
 
 use crate::args::ExecArgs;
@@ -26,14 +27,12 @@ pub(crate) fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
     engine::run(async {
         let mut interrupt = Interrupt::listen()?;
         let call = interrupt.or(with_stdin(call)).await??;
-        let backend = LocalBackend::new(config);
+        let backend = Arc::new(LocalBackend::new(config));
         let executed = interrupt.or(backend.execute(call.clone())).await;
-        let how = if executed.is_ok() {
-            Shutdown::default()
-        } else {
-            Shutdown::now()
-        };
-        backend.shutdown(how).await;
+        match executed {
+            Ok(_) => engine::finish(&*backend).await,
+            Err(_) => engine::stop(&backend).await,
+        }
         let outcome = executed??;
         let shown = tokio::task::spawn_blocking(move || show(&call, &outcome, json));
         interrupt.or(shown).await?.expect("showing does not panic")

@@ -1,7 +1,7 @@
 use super::*;
 use fairtrial_exec::{
     Body, Call, Captured, EncodedValue, EngineError, Event, InForce, Level, Metrics, Outcome,
-    ResultFormat, Work,
+    ResultFormat, Shutdown, Work,
 };
 use serde_json::Value as Json;
 use std::sync::atomic::{AtomicU64, Ordering};
