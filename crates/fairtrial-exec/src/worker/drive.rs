@@ -118,6 +118,14 @@ impl Current {
     fn call(&self) -> &Call {
         &self.dispatch.call
     }
+
+    /// Whether its time is over; the launcher's word on that may still be on its way.
+    fn is_overdue(&self) -> bool {
+        let (Some(began_ns), Some(timeout)) = (self.began_ns, self.call().timeout) else {
+            return false;
+        };
+        u128::from(now_ns().saturating_sub(began_ns)) >= timeout.as_nanos()
+    }
 }
 
 impl Worker {
@@ -439,6 +447,8 @@ impl Worker {
                     self.hear_frame(frame.header.kind, frame.header.generation, frame.payload)
                 }
                 Ok(None) => break,
+                // The stacks of a call that hung may be quicker than the launcher's word on its deadline.
+                Err(_) if self.current.as_ref().is_some_and(Current::is_overdue) => return,
                 Err(bad) => self.apply(Event::Malformed(bad.to_string())),
             }
         }
