@@ -223,7 +223,7 @@ fn a_bad_line_has_its_record_in_its_place_and_one_line_with_place_and_hint() {
         ),
         (
             "{\"id\": 3, \"argv\": [\"touch\", \"started\"], \"timeout\": 1}",
-            Some(40),
+            Some(41),
             "unknown key `timeout` (did you mean `timeout_s`?)".into(),
         ),
         (

@@ -147,10 +147,11 @@ fn a_failure_is_reported_on_standard_error_after_what_was_printed() {
              raise ValueError('no')\n\
          ValueError: no\n\
          \n\
-         solve.py:3\n    \
-             1 | def solve():\n    \
-             2 |     print('half a line', end='')\n\
-         >>  3 |     raise ValueError('no')\n"
+         solve.py:3\n   \
+            1 | def solve():\n   \
+            2 |     print('half a line', end='')\n\
+         >> 3 |     raise ValueError('no')\n   \
+            4 |\n"
     );
 }
 

@@ -16,21 +16,25 @@ fn a_call_that_hangs_ends_with_a_stack_and_exit_code_3_and_no_process_left() {
     for (program, frame) in table {
         let shell = Shell::new();
         shell.program(program);
-        let call = ["exec", program, "--function", "f", "--timeout", "1s"];
-        let run = shell.fairtrial(call).run();
-        assert_eq!((run.code, &*run.stdout), (Some(3), ""), "{program}");
-        let headline = run.stderr.lines().next().unwrap();
-        assert!(
-            headline.starts_with("timeout: `f` was stopped "),
-            "{headline}"
-        );
-        assert!(
-            headline.contains(" after it began (limit 1 s; "),
-            "{headline}"
-        );
-        assert!(headline.ends_with(" killed, none left"), "{headline}");
-        assert!(run.stderr.contains(frame), "{}", run.stderr);
-        shell.assert_nothing_left();
+        // Stacks are best effort: a busy machine may not run the interpreter in the 5 ms it has.
+        let told = (0..10).any(|_| {
+            let call = ["exec", program, "--function", "f", "--timeout", "1s"];
+            let run = shell.fairtrial(call).run();
+            assert_eq!((run.code, &*run.stdout), (Some(3), ""), "{program}");
+            let headline = run.stderr.lines().next().unwrap();
+            assert!(
+                headline.starts_with("timeout: `f` was stopped "),
+                "{headline}"
+            );
+            assert!(
+                headline.contains(" after it began (limit 1 s; "),
+                "{headline}"
+            );
+            assert!(headline.ends_with(" killed, none left"), "{headline}");
+            shell.assert_nothing_left();
+            run.stderr.contains(frame)
+        });
+        assert!(told, "{program}: no stack in ten tries");
     }
 }
 
@@ -179,10 +183,14 @@ fn a_batch_runs_in_bounded_memory() {
     let lines: u64 = if stress { 1_000_000 } else { 20_000 };
     let shell = Shell::new();
     let line = json!({"source": "def f(): pass", "function": "f", "isolation": "reuse"});
-    shell.write("calls.jsonl", &format!("{line}\n").repeat(lines as usize));
+    // The last line keeps it from ending before it is looked at.
+    let last =
+        json!({"argv": ["sh", "-c", "until test -e go; do sleep 0.01; done"], "cwd": shell.path()});
+    let text = format!("{line}\n").repeat(lines as usize);
+    shell.write("calls.jsonl", &format!("{text}{last}\n"));
     let mut batch = shell.fairtrial(["batch", "calls.jsonl", "-j", "2"]).start();
     let mut early = 0;
-    for number in 1..lines {
+    for number in 1..=lines {
         let record = batch.line();
         let wanted = format!("{{\"id\":{number},\"verdict\":\"ok\",\"value\":null,");
         assert!(record.starts_with(&wanted), "{record}");
@@ -196,6 +204,7 @@ fn a_batch_runs_in_bounded_memory() {
         late < early + (16 << 20),
         "flat: {early}, then {late} bytes"
     );
+    shell.write("go", "");
     assert_eq!(batch.end().code, Some(0));
     shell.assert_nothing_left();
 }
