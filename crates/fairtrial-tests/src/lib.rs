@@ -5,11 +5,13 @@ mod cli;
 mod gate;
 mod host;
 mod processes;
+mod shell;
 mod story;
 
 pub use alone::is_alone;
-pub use cli::{Cli, Finished};
+pub use cli::{Cli, Finished, Running};
 pub use gate::Gate;
 pub use host::{Census, running_with, wait_until};
 pub use processes::Process;
+pub use shell::Shell;
 pub use story::{PATIENCE, Story, arguments, json};
