@@ -269,7 +269,7 @@ def most(outcomes, metric, form):
 def show_end(outcomes, took, processes, files):
     calls = sum(map(len, outcomes.values()))
     print()
-    print("Wall, CPU and memory are each candidate's largest, measured from outside it: what it says counts for nothing.")
+    print("Wall, CPU and memory: each candidate's largest, measured from outside; its own word counts for nothing.")
     print(
         "%d calls in %.1f s; %d process%s and %d file%s left behind."
         % (calls, took, processes, "" if processes == 1 else "es", files, "" if files == 1 else "s")
