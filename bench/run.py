@@ -206,8 +206,8 @@ def report(samples, deadline, flat, options, load):
         "",
         "EX-S2 as a rate: %d calls a second. EX-S3: a fresh call is %.0f times cheaper than `import numpy`."
         % (round(1 / per_call), statistics.median(s["import_numpy"]) / statistics.median(s["fresh"])),
-        "EX-S4 includes making the array in the worker and reading a byte of every page in the engine; until the value is",
-        "in the caller's hands, unread: `fresh` %s, `reuse` %s."
+        "EX-S4 includes making the array in the worker and reading a byte of every page in the engine; until the value",
+        "is in the caller's hands, unread: `fresh` %s, `reuse` %s."
         % (times(interval(s["large_fresh"])), times(interval(s["large_reuse"]))),
         "",
         "## EX-S6: deadline to freed slot",
