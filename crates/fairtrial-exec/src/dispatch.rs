@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::call::Call;
 use crate::clock::Clock;
@@ -28,6 +29,8 @@ pub(crate) struct Dispatch {
     pub(crate) call: Box<Call>,
     pub(crate) answer: oneshot::Sender<Answer>,
     pub(crate) submitted_ns: u64,
+    /// When it has waited too long.
+    pub(crate) queue_deadline: Option<Instant>,
     /// Times a worker took it and did not acknowledge.
     pub(crate) unacknowledged: u32,
     /// Times no process could be had for it.

@@ -80,6 +80,7 @@ impl LocalBackend {
             call: Box::new(call),
             answer,
             submitted_ns: now_ns(),
+            queue_deadline: None,
             unacknowledged: 0,
             failed_spawns: 0,
         };

@@ -46,6 +46,7 @@ struct Launcher {
     /// Children that ended while a fork was unanswered: one may be that fork's worker.
     unclaimed: HashMap<i32, Reaped>,
     scratch: Option<(OwnedFd, Vec<u8>)>,
+    buffer: Vec<u8>,
 }
 
 struct Task {
@@ -111,6 +112,7 @@ impl Launcher {
             last_fork: 0,
             unclaimed: HashMap::new(),
             scratch: None,
+            buffer: Vec::new(),
         })
     }
 
@@ -162,9 +164,11 @@ impl Launcher {
 
     /// One packet of the engine's; `false` when there will be no more.
     fn hear_engine(&mut self) -> io::Result<bool> {
-        let Some(Packet { message, fds }) = packet::receive::<ToLauncher>(self.socket.as_fd())?
-        else {
-            return Ok(false);
+        let (message, fds) = match packet::receive(self.socket.as_fd(), &mut self.buffer) {
+            Ok(Some(Packet { message, fds })) => (message, fds),
+            Ok(None) => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+            Err(error) => return Err(error),
         };
         match message {
             ToLauncher::Hello { engine_pid, .. } => {

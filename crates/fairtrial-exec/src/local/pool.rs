@@ -218,11 +218,18 @@ impl Pool {
         }
     }
 
-    fn submit(&mut self, dispatch: Dispatch) {
+    fn submit(&mut self, mut dispatch: Dispatch) {
+        dispatch.queue_deadline = dispatch
+            .call
+            .queue_timeout
+            .map(|wait| Instant::now() + wait);
         let lane = self.lane(&dispatch);
-        if let Some(wait) = dispatch.call.queue_timeout {
-            self.queue_deadlines
-                .insert((Instant::now() + wait, dispatch.id));
+        self.enqueue(lane, dispatch);
+    }
+
+    fn enqueue(&mut self, lane: Lane, dispatch: Dispatch) {
+        if let Some(at) = dispatch.queue_deadline {
+            self.queue_deadlines.insert((at, dispatch.id));
         }
         self.queue.push(lane, dispatch.id, dispatch);
     }
@@ -405,6 +412,9 @@ impl Pool {
     }
 
     fn start(&mut self, site: &Site, lane: Lane, dispatch: Dispatch) {
+        if let Some(at) = dispatch.queue_deadline {
+            self.queue_deadlines.remove(&(at, dispatch.id)); // it waits no longer
+        }
         let state = &mut self.lanes[lane.0 as usize];
         state.last_used = Instant::now();
         let mode = mode_of(&dispatch);
@@ -841,7 +851,7 @@ impl Pool {
         if self.unwanted.remove(&dispatch.id) {
             return self.resolve_unstarted(dispatch, Verdict::Cancelled, cancelled());
         }
-        self.queue.push(lane, dispatch.id, dispatch);
+        self.enqueue(lane, dispatch);
     }
 
     /// Processes or descriptors were short: a pause, and a few more tries.
