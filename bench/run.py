@@ -22,6 +22,10 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "RESULTS.md"
 RESAMPLES = 2000
 MEBIBYTES = 512
+BUSY = (
+    "**Other work ran on this machine during the run**: absolute times are too high, and intervals are wide. Compare\n"
+    "within a row only, and run it again on a quiet machine before relying on any figure."
+)
 
 
 def main():
@@ -171,6 +175,8 @@ def report(samples, deadline, flat, options, load):
         "",
     ]
     lines += ["- %s: %s" % pair for pair in machine(load)]
+    if load > 0.5:
+        lines += ["", BUSY]
     lines += [
         "",
         "## Times",
@@ -243,7 +249,7 @@ def report(samples, deadline, flat, options, load):
     first, last = flat["points"][0], flat["points"][-1]
     lines += [
         "",
-        "%s `reuse` calls in %.1f s, then %s `fresh` ones (last line). From call %s to call %s the engine grew by"
+        "%s `reuse` calls in %.1f s, then %s `fresh` ones (last line). From call %s to call %s the engine changed by"
         " %d KiB."
         % (
             format(options.calls, ","),
