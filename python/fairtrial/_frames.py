@@ -5,8 +5,8 @@ from struct import Struct as _Struct
 from struct import iter_unpack as _iter_unpack
 
 VERSION = 1
-CONFIGURE, CALL, FILE = 2, 3, 4
-READY, ACK, RUN, NEED, VALUE, ERROR, FILED = 17, 18, 19, 20, 21, 22, 23
+CONFIGURE, CALL, FILE, AHEAD = 2, 3, 4, 5
+READY, ACK, RUN, NEED, VALUE, ERROR, FILED, SKIPPED, USAGE = 17, 18, 19, 20, 21, 22, 23, 24, 25
 
 HEADER = _Struct("<2sBBIQ")
 _pack_header = HEADER.pack
@@ -55,23 +55,23 @@ class Channel:
         if rest < 16:
             return False
         _, _, kind, _, length = _unpack_header(self.data, self.at)
-        return kind == CALL and rest >= 16 + length
+        return (kind == CALL or kind == AHEAD) and rest >= 16 + length
 
     def next_call(self):
         if self.calls:
             return self.calls.pop(0)
         while True:
-            kind, generation, payload = self.next_frame()
-            if kind == CALL:
-                return generation, payload
+            kind, generation, payload = call = self.next_frame()
+            if kind == CALL or kind == AHEAD:
+                return call
 
     def next_file(self, generation):
         while True:
             kind, of, payload = self.next_frame()
             if kind == FILE and of == generation:
                 return self.take_descriptor()
-            if kind == CALL:
-                self.calls.append((of, payload))
+            if kind == CALL or kind == AHEAD:
+                self.calls.append((kind, of, payload))
 
     def take_descriptor(self):
         return self.descriptors.pop(0)

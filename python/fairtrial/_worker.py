@@ -6,6 +6,7 @@ import sys as _sys
 from marshal import loads as _load_header
 from mmap import MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap
 from os import _exit, close, getpid, writev
+from os import read as _read
 from struct import Struct as _Struct
 from struct import pack as _pack
 from struct import unpack_from as _unpack_from
@@ -14,6 +15,7 @@ _U32 = _Struct("<I")
 _SIZE = _Struct("<Q")
 _KIND_AND_SIZE = _Struct("<BQ")
 _PICKLE_HEAD = _Struct("<QQ")
+_USAGE = _Struct("<QQ")
 _IOV_MAX = 1024
 _BUFFER_ALIGNMENT = 64
 
@@ -75,6 +77,8 @@ class Worker:
         self.home = None
         self.running = False
         self.pid = None
+        self.claims = None
+        self.usage = None
 
     def begin(self, channel, stdout, stderr):
         """After the fork: takes its own descriptors, and draws its own random numbers."""
@@ -94,7 +98,10 @@ class Worker:
     def serve(self):
         try:
             while True:
-                generation, payload = self.channel.next_call()
+                kind, generation, payload = self.channel.next_call()
+                if kind == AHEAD and not self.claim():
+                    self.channel.send(SKIPPED, generation)
+                    continue
                 self.channel.send(ACK, generation)
                 if not self.answer(generation, payload):
                     break
@@ -108,6 +115,20 @@ class Worker:
             except BaseException:
                 pass  # raised by a signal handler that the candidate left
 
+    def claim(self):
+        """Takes a call that was sent ahead, unless the engine took it back: each of them is one count of a semaphore."""
+        if self.claims is None:
+            descriptor = self.channel.take_descriptor()  # came with the first of them
+            self.claims = raise_descriptor(descriptor)
+            close(descriptor)
+            from resource import RUSAGE_SELF, getrusage
+
+            self.usage = lambda: getrusage(RUSAGE_SELF)
+        try:
+            return bool(_read(self.claims, 8))
+        except BlockingIOError:
+            return False
+
     def answer(self, generation, payload):
         """Runs one call and replies. Tells whether another may follow."""
         self.running = False
@@ -117,6 +138,7 @@ class Worker:
         reuse = header.get("reuse")
         if reuse:
             self.terms.prepare_reuse()
+        before = self.usage() if self.usage else None
         try:
             if pickled:
                 value = self.call_pickled(generation, header, payload, header_end)
@@ -131,6 +153,11 @@ class Worker:
             self.flush(1)
             kind, chunks = ERROR, [b"".join(encode(self.record(error, header)))]
             error = None
+        if before:
+            # With calls sent ahead the next one runs before the engine could look.
+            after = self.usage()
+            user_s, system_s = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
+            self.channel.hold(USAGE, generation, _USAGE.pack(int(user_s * 1e9), int(system_s * 1e9)))
         self.reply(generation, kind, chunks, header, reuse and self.channel.has_call())
         chunks = None
         keep = header.get("keep")

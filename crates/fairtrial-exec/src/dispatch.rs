@@ -46,6 +46,8 @@ pub(crate) struct Context {
     pub(crate) spill: SpillDir,
     pub(crate) scratch: ScratchRoot,
     pub(crate) next_scratch: Cell<u64>,
+    /// Untouched directories of calls whose processes are gone.
+    pub(crate) spare_scratch: RefCell<Vec<ScratchDir>>,
     /// Removals of scratch directories under way.
     pub(crate) removals: RefCell<JoinSet<()>>,
     pub(crate) news: mpsc::UnboundedSender<PoolNews>,
@@ -57,7 +59,7 @@ pub(crate) enum PoolNews {
     /// A process exists.
     WorkerStarted { worker: WorkerNumber, pid: u32 },
     /// It acknowledged its call.
-    Began { worker: WorkerNumber },
+    Began { worker: WorkerNumber, call: CallId },
     /// A call is over.
     Finished {
         worker: WorkerNumber,
@@ -72,6 +74,13 @@ pub(crate) enum PoolNews {
         dispatch: Dispatch,
         why: Unstarted,
     },
+    /// Calls that a worker had ahead and did not begin.
+    GivenBack {
+        worker: WorkerNumber,
+        dispatches: Vec<Dispatch>,
+    },
+    /// A worker skipped all that was taken back from it.
+    CanSendAhead { worker: WorkerNumber },
     /// A worker is gone; it had no call any more.
     Gone {
         worker: WorkerNumber,
@@ -120,6 +129,27 @@ pub(crate) struct Site {
 }
 
 impl Context {
+    /// A directory for a call: 0700 and empty.
+    pub(crate) fn make_scratch(&self) -> Result<ScratchDir, EngineError> {
+        if let Some(spare) = self.spare_scratch.borrow_mut().pop() {
+            return Ok(spare);
+        }
+        let number = self.next_scratch.replace(self.next_scratch.get() + 1);
+        self.scratch
+            .make(number)
+            .map_err(EngineError::io("making a scratch directory"))
+    }
+
+    /// Takes back the directory of a call whose processes are gone.
+    pub(crate) fn return_scratch(&self, scratch: ScratchDir) {
+        let mut spare = self.spare_scratch.borrow_mut();
+        if spare.len() < self.config.max_workers && scratch.is_pristine() {
+            spare.push(scratch);
+        } else {
+            self.remove_scratch(scratch);
+        }
+    }
+
     /// Off the calls' path: a stranger's directory may take long to remove.
     pub(crate) fn remove_scratch(&self, scratch: ScratchDir) {
         let mut removals = self.removals.borrow_mut();

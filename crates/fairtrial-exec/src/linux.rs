@@ -1,5 +1,7 @@
 //! Every `unsafe` and every raw system call, one module per mechanism.
 
+#[cfg(feature = "engine")]
+pub(crate) mod claims;
 pub mod cpu_clock;
 #[cfg(feature = "engine")]
 pub mod file_io;

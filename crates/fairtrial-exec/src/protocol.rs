@@ -40,6 +40,11 @@
 //! `result` (`data` or `pickle`), `inline`, `capture` (bound on message and traceback, bytes), `rlimits` (list of
 //! pairs), `reuse` (bool).
 //!
+//! While a `reuse` worker runs short calls the engine sends some `Ahead`. Each is one count of a semaphore (an eventfd
+//! that came with the first): the worker takes one before it begins such a call, the engine takes one back for each
+//! call it wants to give to somebody else, the last sent first. A worker that finds no count answers `Skipped`. From
+//! then on it sends `Usage` (`<QQ`: user and system nanoseconds) before each reply.
+//!
 //! An error record is a dict in the data codec: `verdict` (`exception`, `bad_result`; `setup_failed` counts only
 //! before `Run`), `type`, `message`, `traceback`; pickled calls add `exception` (bytes) where it pickles.
 //!
@@ -73,6 +78,8 @@ pub enum Kind {
     Call = 3,
     /// The descriptor a worker asked for.
     File = 4,
+    /// A call sent while another runs; claimed before it is begun.
+    Ahead = 5,
     /// A zygote is warm.
     Ready = 17,
     /// A worker begins a call.
@@ -87,17 +94,22 @@ pub enum Kind {
     Error = 22,
     /// The payload is in the file.
     Filed = 23,
+    /// A call sent ahead had been taken back.
+    Skipped = 24,
+    /// Processor time of the call whose reply follows, as the worker reads it.
+    Usage = 25,
 }
 
 impl Kind {
     /// The kind with this number.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
-        const ALL: [Kind; 11] = [
+        const ALL: [Kind; 14] = [
             Kind::Shim,
             Kind::Configure,
             Kind::Call,
             Kind::File,
+            Kind::Ahead,
             Kind::Ready,
             Kind::Ack,
             Kind::Run,
@@ -105,6 +117,8 @@ impl Kind {
             Kind::Value,
             Kind::Error,
             Kind::Filed,
+            Kind::Skipped,
+            Kind::Usage,
         ];
         ALL.into_iter().find(|kind| *kind as u8 == byte)
     }

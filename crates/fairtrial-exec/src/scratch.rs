@@ -43,6 +43,8 @@ pub struct ScratchDir {
     root: Arc<Root>,
     name: String,
     path: PathBuf,
+    /// Open since it was made, so that it can be looked at whatever has become of the name.
+    dir: OwnedFd,
 }
 
 impl ScratchRoot {
@@ -87,8 +89,10 @@ impl ScratchRoot {
     pub fn make(&self, n: u64) -> io::Result<ScratchDir> {
         let name = n.to_string();
         mkdirat(&self.root.dir, &name, Mode::RWXU)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(ScratchDir {
             path: self.root.path.join(&name),
+            dir: openat(&self.root.dir, &name, flags, Mode::empty())?,
             root: Arc::clone(&self.root),
             name,
         })
@@ -114,6 +118,34 @@ impl ScratchDir {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it is as it was made, so that another call may have it: most calls write no file, and making and
+    /// removing a directory costs more than this look.
+    #[must_use]
+    pub fn is_pristine(&self) -> bool {
+        let untouched = fstat(&self.dir).is_ok_and(|stat| {
+            // Two links: its name and its own `.`; none once the name is gone. Some file systems count one.
+            (1..=2).contains(&stat.st_nlink)
+                && stat.st_mode & 0o7777 == 0o700
+                && stat.st_uid == rustix::process::geteuid().as_raw()
+        });
+        untouched && self.is_empty()
+    }
+
+    fn is_empty(&self) -> bool {
+        if rustix::fs::seek(&self.dir, rustix::fs::SeekFrom::Start(0)).is_err() {
+            return false;
+        }
+        let mut listing = [MaybeUninit::uninit(); 512];
+        let mut entries = RawDir::new(&self.dir, &mut listing);
+        loop {
+            match entries.next() {
+                None => return true,
+                Some(Ok(entry)) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
+                Some(_) => return false,
+            }
+        }
     }
 
     /// Removes it with all it holds. An empty one costs one system call; a full one takes its time, so not on the

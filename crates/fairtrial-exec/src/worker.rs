@@ -1,5 +1,7 @@
 //! Worker states: the pure step. `drive.rs` waits and acts; `judge.rs` turns an end into an outcome.
 
+pub(crate) mod ahead;
+pub(crate) mod call_frame;
 pub(crate) mod drive;
 pub(crate) mod frames;
 pub(crate) mod judge;

@@ -96,8 +96,9 @@ pub(crate) struct ZygoteHandle {
 /// Starts warming an interpreter; the pool hears of it by news.
 pub(crate) fn start(site: &Site, number: u64, key: &Key) -> std::io::Result<ZygoteHandle> {
     let (ours, theirs) = crate::linux::socket::pair_stream()?;
-    let (stdout, stdout_theirs) = Output::open(KEPT_OUTPUT_BYTES)?;
-    let (stderr, stderr_theirs) = Output::open(KEPT_OUTPUT_BYTES)?;
+    let (stdout, stdout_theirs) = Output::open()?;
+    let (mut stderr, stderr_theirs) = Output::open()?;
+    stderr.take(KEPT_OUTPUT_BYTES);
     let null: OwnedFd = std::fs::File::open("/dev/null")?.into();
     let (news_sender, news) = mpsc::unbounded_channel();
     let (end_sender, end) = mpsc::unbounded_channel();

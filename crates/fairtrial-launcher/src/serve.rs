@@ -8,7 +8,7 @@ use fairtrial_exec::linux::packet::{self, Packet};
 use fairtrial_exec::linux::wait::{Reaped, is_running, reap_any};
 use fairtrial_exec::linux::{remove, signals, socket, spawn};
 use fairtrial_exec::protocol::launcher::{
-    Cause, End, FromLauncher, Program, Step, TaskId, ToLauncher, VERSION, Watch,
+    Cause, End, FromLauncher, Program, Step, TaskId, ToLauncher, VERSION,
 };
 use rustix::event::epoll;
 
@@ -79,6 +79,8 @@ struct Dead {
 struct Fork {
     task: Option<TaskId>,
     zygote: TaskId,
+    /// What the engine said of the worker meanwhile: that can be quicker to serve a call than we are to hear of it.
+    early: Vec<ToLauncher>,
 }
 
 impl Launcher {
@@ -179,17 +181,14 @@ impl Launcher {
             }
             ToLauncher::Spawn { task, program } => self.spawn(task, &program, fds)?,
             ToLauncher::Fork { task, zygote } => self.fork(task, zygote, &fds)?,
-            ToLauncher::Arm {
-                task,
-                generation,
-                watch,
-            } => self.arm(task, generation, watch),
-            ToLauncher::Disarm { task } => {
-                if let Some(task) = self.tasks.get_mut(&task) {
-                    task.watched = None;
+            ToLauncher::Arm { task, .. }
+            | ToLauncher::Disarm { task }
+            | ToLauncher::Kill { task, .. } => {
+                match self.forks.values_mut().find(|fork| fork.task == Some(task)) {
+                    Some(fork) => fork.early.push(message),
+                    None => self.obey(message),
                 }
             }
-            ToLauncher::Kill { task, cause: _ } => self.kill(task),
         }
         Ok(true)
     }
@@ -242,6 +241,7 @@ impl Launcher {
                     Fork {
                         task: Some(task),
                         zygote,
+                        early: Vec::new(),
                     },
                 );
                 Ok(())
@@ -250,15 +250,29 @@ impl Launcher {
         }
     }
 
-    fn arm(&mut self, id: TaskId, generation: u32, watch: Watch) {
-        if let Some(task) = self.tasks.get_mut(&id) {
-            task.watched = Some(Watched::new(watch, generation, now_ns(), task.pid));
-        }
-    }
-
-    fn kill(&mut self, id: TaskId) {
-        if let Some(task) = self.tasks.get_mut(&id) {
-            task.kill();
+    /// Something about a process that is there, or is no more.
+    fn obey(&mut self, message: ToLauncher) {
+        match message {
+            ToLauncher::Arm {
+                task,
+                generation,
+                watch,
+            } => {
+                if let Some(task) = self.tasks.get_mut(&task) {
+                    task.watched = Some(Watched::new(watch, generation, now_ns(), task.pid));
+                }
+            }
+            ToLauncher::Disarm { task } => {
+                if let Some(task) = self.tasks.get_mut(&task) {
+                    task.watched = None;
+                }
+            }
+            ToLauncher::Kill { task, .. } => {
+                if let Some(task) = self.tasks.get_mut(&task) {
+                    task.kill();
+                }
+            }
+            _ => {}
         }
     }
 
@@ -295,6 +309,7 @@ impl Launcher {
                 Fork {
                     task: None,
                     zygote: id,
+                    early: Vec::new(),
                 },
             );
             self.tasks.get_mut(&id).expect("still there").role = Role::Zygote { control };
@@ -340,8 +355,14 @@ impl Launcher {
         }
         match self.forks.remove(&number) {
             Some(Fork {
-                task: Some(task), ..
-            }) if value > 0 => self.forked(task, value),
+                task: Some(task),
+                early,
+                ..
+            }) if value > 0 => {
+                self.forked(task, value)?;
+                early.into_iter().for_each(|message| self.obey(message));
+                Ok(())
+            }
             Some(Fork {
                 task: Some(task), ..
             }) => self.fail(task, Step::Zygote, -value),

@@ -1,7 +1,7 @@
 //! The engine's loop: the one owner of the queue, of the slots and of who runs what.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::queue::{COMMANDS, Lane, Queue};
-use super::start::{self, Identity, NotStarted};
+use super::start::{self, Identity, Mailbox, NotStarted};
 use crate::backend::Shutdown;
 use crate::call::{Isolation, Work};
 use crate::capture::Captured;
 use crate::clock::{Clock, now_ns};
-use crate::config::LocalConfig;
+use crate::config::{LocalConfig, Recycle};
 use crate::dispatch::{
     Answer, Context, Dispatch, PoolNews, Site, Unstarted, WorkerNumber, ZygoteEnd,
 };
@@ -29,7 +29,7 @@ use crate::linux::sweep;
 use crate::metrics::Metrics;
 use crate::observers::Observers;
 use crate::outcome::{ErrorReport, Outcome};
-use crate::protocol::launcher::{Step, ToLauncher};
+use crate::protocol::launcher::{Step, TaskId, ToLauncher};
 use crate::sandbox::in_force;
 use crate::scratch::{ScratchRoot, sweep_dead_roots};
 use crate::spill::SpillDir;
@@ -57,6 +57,13 @@ const SPAWN_TRIES: u32 = 3;
 /// Between two such tries.
 const SPAWN_PAUSE: Duration = Duration::from_millis(200);
 
+/// Calls that a worker has beyond the one it runs.
+const MOST_AHEAD: usize = 16;
+/// Calls that take less are worth sending ahead.
+const SHORT_CALL_NS: u64 = 1_000_000;
+/// Calls that wait behind a longer one than this go to another slot, if one is free (EX-31).
+const STUCK_AFTER: Duration = Duration::from_millis(2);
+
 /// The loop's state.
 pub(crate) struct Pool {
     config: LocalConfig,
@@ -71,6 +78,8 @@ pub(crate) struct Pool {
     lane_of: HashMap<Key, Lane>,
     workers: HashMap<WorkerNumber, Member>,
     running: HashMap<CallId, WorkerNumber>,
+    /// Running calls that were cancelled: should one come back unbegun, it is not run.
+    unwanted: HashSet<CallId>,
     numbers: u64,
     generation: u32,
     id_base: u64,
@@ -82,6 +91,7 @@ struct LaneState {
     key: Option<Key>,
     zygote: ZygoteState,
     failures: u32,
+    fresh_calls: u64,
     last_used: Instant,
 }
 
@@ -96,17 +106,48 @@ struct Member {
     lane: Lane,
     mode: Mode,
     id: String,
-    mailbox: mpsc::UnboundedSender<ToWorker>,
-    doing: Doing,
+    mailbox: Mailbox,
+    /// The call it runs, and those sent ahead.
+    calls: Vec<CallId>,
+    /// When it was last given or done with a call.
+    since: Instant,
+    leaving: bool,
     served: u64,
     born: Instant,
+    /// How long its recent calls took; none until it has served one.
+    recent_ns: Option<u64>,
+    /// Its calls write output: which of two wrote what can be told only if the second is sent after the first is done.
+    loud: bool,
+    /// Calls were taken back from it, and it has not yet skipped them all.
+    skipping: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doing {
-    Call(CallId),
-    Nothing { since: Instant },
-    Leaving,
+impl Member {
+    fn is_idle(&self) -> bool {
+        self.calls.is_empty() && !self.leaving
+    }
+
+    /// Whether its calls are so short that it should have the next ones before it asks (EX-30).
+    fn takes_ahead(&self) -> bool {
+        self.mode == Mode::Reuse
+            && !self.calls.is_empty()
+            && self.calls.len() <= MOST_AHEAD
+            && !(self.leaving || self.skipping || self.loud)
+            && self.recent_ns.is_some_and(|ns| ns < SHORT_CALL_NS)
+    }
+
+    fn learn(&mut self, outcome: &Outcome) {
+        self.loud |= !(outcome.stdout.is_empty() && outcome.stderr.is_empty());
+        if let Some(wall_ns) = outcome.metrics.wall_ns {
+            let recent = self.recent_ns.unwrap_or(wall_ns);
+            self.recent_ns = Some((3 * recent + wall_ns) / 4);
+        }
+    }
+
+    /// Whether calls wait behind one that turned out long.
+    fn is_stuck(&self, now: Instant) -> bool {
+        self.calls.len() > 1 && !self.skipping && now >= self.since + STUCK_AFTER
+    }
 }
 
 struct Closing {
@@ -125,6 +166,7 @@ impl Pool {
             key: None,
             zygote: ZygoteState::None,
             failures: 0,
+            fresh_calls: 0,
             last_used: Instant::now(),
         };
         Self {
@@ -140,6 +182,7 @@ impl Pool {
             lane_of: HashMap::new(),
             workers: HashMap::new(),
             running: HashMap::new(),
+            unwanted: HashSet::new(),
             numbers: 0,
             generation: 0,
             id_base: crate::scratch::random(),
@@ -197,6 +240,7 @@ impl Pool {
             key: Some(key.clone()),
             zygote,
             failures: 0,
+            fresh_calls: 0,
             last_used: Instant::now(),
         });
         self.lane_of.insert(key, lane);
@@ -206,12 +250,11 @@ impl Pool {
     fn cancel(&mut self, id: CallId) {
         if let Some(dispatch) = self.queue.remove(id) {
             self.resolve_unstarted(dispatch, Verdict::Cancelled, cancelled());
-        } else if let Some(member) = self
-            .running
-            .get(&id)
-            .and_then(|worker| self.workers.get(worker))
-        {
-            member.mailbox.send(ToWorker::Cancel).ok(); // if the worker is gone, its end is on its way here
+        } else if let Some(worker) = self.running.get(&id) {
+            self.unwanted.insert(id);
+            if let Some(member) = self.workers.get(worker) {
+                member.mailbox.send(ToWorker::Cancel(id)).ok(); // if the worker is gone, its end is on its way here
+            }
         }
     }
 
@@ -243,11 +286,8 @@ impl Pool {
         for dispatch in self.queue.drain_all() {
             self.resolve_unstarted(dispatch, Verdict::Cancelled, cancelled());
         }
-        for worker in self.running.values() {
-            if let Some(member) = self.workers.get(worker) {
-                member.mailbox.send(ToWorker::Cancel).ok(); // as in `cancel`
-            }
-        }
+        let running: Vec<_> = self.running.keys().copied().collect();
+        running.into_iter().for_each(|id| self.cancel(id));
         if let Some(closing) = &mut self.closing {
             closing.kill_at = None;
         }
@@ -274,7 +314,7 @@ impl Pool {
             return;
         };
         self.warm_interpreters(&site);
-        while self.running.len() < self.config.max_workers {
+        while self.busy() < self.config.max_workers {
             let lanes = &self.lanes;
             let ready = |lane: Lane| {
                 lane == COMMANDS
@@ -285,101 +325,235 @@ impl Pool {
             };
             self.start(&site, lane, dispatch);
         }
+        self.send_ahead();
+    }
+
+    /// Slots in use: workers that have a call.
+    fn busy(&self) -> usize {
+        self.workers
+            .values()
+            .filter(|member| !member.calls.is_empty())
+            .count()
+    }
+
+    /// Every slot is busy: those with short calls get the next ones already, evenly.
+    fn send_ahead(&mut self) {
+        if self.config.recycle != Recycle::default() || self.closing.is_some() {
+            return; // whether a worker serves another call is decided between calls
+        }
+        for lane in self.queue.lanes() {
+            while let Some(number) = self.next_ahead(lane) {
+                let goes = |dispatch: &Dispatch| {
+                    mode_of(dispatch) == Mode::Reuse && dispatch.call.queue_timeout.is_none()
+                };
+                let Some(dispatch) = self.queue.pop_if(lane, goes) else {
+                    break;
+                };
+                let (id, generation) = (dispatch.id, self.next_generation());
+                self.give(number, id);
+                let message = ToWorker::Ahead {
+                    dispatch,
+                    generation,
+                };
+                let Some(member) = self.workers.get(&number) else {
+                    return;
+                };
+                if let Err(mpsc::error::SendError(ToWorker::Ahead { dispatch, .. })) =
+                    member.mailbox.send(message)
+                {
+                    self.come_back(number, dispatch); // it is gone, and the news of that is on its way
+                    break;
+                }
+            }
+        }
+    }
+
+    fn next_ahead(&self, lane: Lane) -> Option<WorkerNumber> {
+        let takers = self
+            .workers
+            .iter()
+            .filter(|(_, member)| member.lane == lane && member.takes_ahead());
+        takers
+            .min_by_key(|(number, member)| (member.calls.len(), **number))
+            .map(|(number, _)| *number)
+    }
+
+    /// With a slot free, nobody's call waits behind another's long one.
+    fn free_stuck(&mut self) {
+        if self.busy() >= self.config.max_workers {
+            return;
+        }
+        let now = Instant::now();
+        for member in self
+            .workers
+            .values_mut()
+            .filter(|member| member.is_stuck(now))
+        {
+            member.skipping = true;
+            member.mailbox.send(ToWorker::TakeBack).ok(); // if it is gone, its calls are on their way here
+        }
+    }
+
+    /// A call left its worker unbegun: back to its place in the queue, unless nobody wants it.
+    fn come_back(&mut self, worker: WorkerNumber, dispatch: Dispatch) {
+        self.running.remove(&dispatch.id);
+        let lane = self.lane(&dispatch);
+        if let Some(member) = self.workers.get_mut(&worker) {
+            member.calls.retain(|call| *call != dispatch.id);
+        }
+        self.requeue(lane, dispatch);
     }
 
     fn start(&mut self, site: &Site, lane: Lane, dispatch: Dispatch) {
-        self.lanes[lane.0 as usize].last_used = Instant::now();
-        let reuse = dispatch
-            .call
-            .python()
-            .is_some_and(|terms| terms.isolation == Isolation::Reuse);
-        if reuse {
-            if let Some(number) = self.idle_worker(lane) {
-                return self.assign(site, number, dispatch);
-            }
+        let state = &mut self.lanes[lane.0 as usize];
+        state.last_used = Instant::now();
+        let mode = mode_of(&dispatch);
+        let zygote = match &state.zygote {
+            ZygoteState::Ready { handle, .. } => handle.task,
+            _ => return self.start_command(site, dispatch),
+        };
+        let worker = match self.idle_worker(lane, mode) {
+            Some(worker) => worker,
+            None => match self.fork(site, lane, zygote, mode) {
+                Ok(worker) => worker,
+                Err(source) => {
+                    return self.try_again(lane, dispatch, "making its channels".into(), source);
+                }
+            },
+        };
+        self.assign(worker, dispatch);
+        if mode == Mode::Fresh {
+            self.keep_spare(site, lane, zygote);
         }
+    }
+
+    fn start_command(&mut self, site: &Site, dispatch: Dispatch) {
         self.make_room();
-        self.numbers += 1;
-        self.generation = self.generation.wrapping_add(1);
-        let number = WorkerNumber(self.numbers);
-        let id = self.worker_id();
-        let identity = Identity {
-            number,
-            id: id.clone(),
-            generation: self.generation,
-        };
-        let call = dispatch.id;
-        let (mode, asked) = match &self.lanes[lane.0 as usize].zygote {
-            ZygoteState::Ready { handle, .. } => {
-                let mode = if reuse { Mode::Reuse } else { Mode::Fresh };
-                (
-                    mode,
-                    start::fork(site, handle.task, mode, identity, dispatch),
-                )
+        let (call, identity, generation) = (dispatch.id, self.identity(), self.next_generation());
+        let (number, id) = (identity.number, identity.id.clone());
+        match start::command(site, identity, dispatch, generation) {
+            Ok(mailbox) => {
+                self.add_member(number, id, COMMANDS, Mode::Command, mailbox);
+                self.give(number, call);
             }
-            _ => (Mode::Command, start::command(site, identity, dispatch)),
-        };
-        match asked {
-            Ok(asked) => {
-                self.running.insert(call, number);
-                let (doing, born) = (Doing::Call(call), Instant::now());
-                self.workers.insert(
-                    number,
-                    Member {
-                        lane,
-                        mode,
-                        id,
-                        mailbox: asked.mailbox,
-                        doing,
-                        served: 0,
-                        born,
-                    },
-                );
-            }
-            Err(not_started) => self.not_started(lane, *not_started),
-        }
-    }
-
-    fn not_started(&mut self, lane: Lane, NotStarted { dispatch, error }: NotStarted) {
-        match error {
-            EngineError::Spawn { step, source } => self.try_again(lane, dispatch, step, source),
-            error => self.resolve(dispatch, Err(error)),
-        }
-    }
-
-    fn assign(&mut self, site: &Site, number: WorkerNumber, dispatch: Dispatch) {
-        let Some(member) = self.workers.get_mut(&number) else {
-            return;
-        };
-        self.generation = self.generation.wrapping_add(1);
-        match start::call_frame(site, &dispatch.call, &member.id, Mode::Reuse) {
-            Ok(frame) => {
-                member.doing = Doing::Call(dispatch.id);
-                self.running.insert(dispatch.id, number);
-                let message = ToWorker::Assign {
-                    dispatch,
-                    generation: self.generation,
-                    frame,
-                };
-                if let Err(mpsc::error::SendError(ToWorker::Assign { dispatch, .. })) =
-                    member.mailbox.send(message)
-                {
-                    self.running.remove(&dispatch.id); // it is gone, and said so: the news is on its way
-                    member.doing = Doing::Leaving;
-                    let lane = member.lane;
-                    self.queue.push(lane, dispatch.id, dispatch);
+            Err(not_started) => {
+                let NotStarted { dispatch, error } = *not_started;
+                match error {
+                    EngineError::Spawn { step, source } => {
+                        self.try_again(COMMANDS, dispatch, step, source)
+                    }
+                    error => self.resolve(dispatch, Err(error)),
                 }
             }
-            Err(error) => self.resolve(dispatch, Err(error)),
         }
     }
 
-    fn idle_worker(&self, lane: Lane) -> Option<WorkerNumber> {
-        let idle = self.workers.iter().filter(|(_, member)| {
-            member.lane == lane
-                && member.mode == Mode::Reuse
-                && matches!(member.doing, Doing::Nothing { .. })
-        });
+    fn fork(
+        &mut self,
+        site: &Site,
+        lane: Lane,
+        zygote: TaskId,
+        mode: Mode,
+    ) -> io::Result<WorkerNumber> {
+        self.make_room();
+        let identity = self.identity();
+        let (number, id) = (identity.number, identity.id.clone());
+        let mailbox = start::fork(site, zygote, mode, identity)?;
+        self.add_member(number, id, lane, mode, mailbox);
+        Ok(number)
+    }
+
+    /// From a key's second call on, the next `fresh` worker is forked while this one runs: a fork is most of a call's
+    /// cost. It has run no code of anybody's.
+    fn keep_spare(&mut self, site: &Site, lane: Lane, zygote: TaskId) {
+        let state = &mut self.lanes[lane.0 as usize];
+        state.fresh_calls += 1;
+        if state.fresh_calls > 1
+            && self.closing.is_none()
+            && self.idle_worker(lane, Mode::Fresh).is_none()
+        {
+            // Without one the next call forks its own, and says what is wrong if it cannot.
+            self.fork(site, lane, zygote, Mode::Fresh).ok();
+        }
+    }
+
+    fn identity(&mut self) -> Identity {
+        self.numbers += 1;
+        // An odd factor makes this a permutation of 48-bit numbers: distinct, and without a pattern to guess.
+        let mixed = self
+            .id_base
+            .wrapping_add(self.numbers)
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Identity {
+            number: WorkerNumber(self.numbers),
+            id: format!("{:012x}", mixed & 0xffff_ffff_ffff),
+        }
+    }
+
+    fn next_generation(&mut self) -> u32 {
+        self.generation = self.generation.wrapping_add(1);
+        self.generation
+    }
+
+    fn add_member(
+        &mut self,
+        number: WorkerNumber,
+        id: String,
+        lane: Lane,
+        mode: Mode,
+        mailbox: Mailbox,
+    ) {
+        let now = Instant::now();
+        let member = Member {
+            lane,
+            mode,
+            id,
+            mailbox,
+            calls: Vec::new(),
+            since: now,
+            leaving: false,
+            served: 0,
+            born: now,
+            recent_ns: None,
+            loud: false,
+            skipping: false,
+        };
+        self.workers.insert(number, member);
+    }
+
+    fn give(&mut self, worker: WorkerNumber, call: CallId) {
+        if let Some(member) = self.workers.get_mut(&worker) {
+            if member.calls.is_empty() {
+                member.since = Instant::now();
+            }
+            member.calls.push(call);
+            self.running.insert(call, worker);
+        }
+    }
+
+    fn assign(&mut self, worker: WorkerNumber, dispatch: Dispatch) {
+        let (call, generation) = (dispatch.id, self.next_generation());
+        self.give(worker, call);
+        let Some(member) = self.workers.get_mut(&worker) else {
+            return;
+        };
+        let message = ToWorker::Assign {
+            dispatch,
+            generation,
+        };
+        if let Err(mpsc::error::SendError(ToWorker::Assign { dispatch, .. })) =
+            member.mailbox.send(message)
+        {
+            member.leaving = true; // it is gone, and the news of that is on its way
+            self.come_back(worker, dispatch);
+        }
+    }
+
+    fn idle_worker(&self, lane: Lane, mode: Mode) -> Option<WorkerNumber> {
+        let idle = self
+            .workers
+            .iter()
+            .filter(|(_, member)| member.lane == lane && member.mode == mode && member.is_idle());
         idle.map(|(number, _)| *number).min() // the oldest: the others may then be idle long enough to end
     }
 
@@ -388,12 +562,10 @@ impl Pool {
         let idle = self
             .workers
             .iter()
-            .filter_map(|(number, member)| match member.doing {
-                Doing::Nothing { since } => Some((since, *number)),
-                _ => None,
-            });
+            .filter(|(_, member)| member.mode == Mode::Reuse && member.is_idle());
+        let idle = idle.map(|(number, member)| (member.since, *number));
         let idle: BTreeSet<_> = idle.collect();
-        let surplus = (self.running.len() + idle.len() + 1).saturating_sub(self.config.max_workers);
+        let surplus = (self.busy() + idle.len() + 1).saturating_sub(self.config.max_workers);
         for (_, number) in idle.into_iter().take(surplus) {
             self.retire(number, ExitReason::Idle);
         }
@@ -503,19 +675,10 @@ impl Pool {
             spill,
             scratch,
             next_scratch: Cell::new(1),
+            spare_scratch: RefCell::default(),
             removals: RefCell::new(JoinSet::new()),
             news: self.news_sender.clone(),
         })
-    }
-
-    /// 12 hex digits that no other worker of this engine has.
-    fn worker_id(&self) -> String {
-        // An odd factor makes this a permutation of 48-bit numbers: distinct, and without a pattern to guess.
-        let mixed = self
-            .id_base
-            .wrapping_add(self.numbers)
-            .wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        format!("{:012x}", mixed & 0xffff_ffff_ffff)
     }
 
     // ---- news --------------------------------------------------------------------------------------------------
@@ -523,7 +686,7 @@ impl Pool {
     async fn hear(&mut self, news: PoolNews) {
         match news {
             PoolNews::WorkerStarted { worker, pid } => self.worker_started(worker, pid),
-            PoolNews::Began { worker } => self.began(worker),
+            PoolNews::Began { worker, call } => self.began(worker, call),
             PoolNews::Finished {
                 worker,
                 dispatch,
@@ -551,6 +714,16 @@ impl Pool {
                     });
                 }
             }
+            PoolNews::GivenBack { worker, dispatches } => {
+                dispatches
+                    .into_iter()
+                    .for_each(|dispatch| self.come_back(worker, dispatch));
+            }
+            PoolNews::CanSendAhead { worker } => {
+                if let Some(member) = self.workers.get_mut(&worker) {
+                    member.skipping = false;
+                }
+            }
             PoolNews::ZygoteReady { zygote, threads } => self.zygote_ready(zygote, threads),
             PoolNews::ZygoteGone { zygote, why } => self.zygote_gone(zygote, why),
             PoolNews::LauncherLost => self.launcher_lost().await,
@@ -572,17 +745,11 @@ impl Pool {
         });
     }
 
-    fn began(&self, worker: WorkerNumber) {
-        if let Some(Member {
-            doing: Doing::Call(call),
-            id,
-            ..
-        }) = self.workers.get(&worker)
-        {
-            self.observers.tell(Event::Start {
-                call: *call,
-                worker_id: id.clone(),
-            });
+    fn began(&mut self, worker: WorkerNumber, call: CallId) {
+        if let Some(member) = self.workers.get_mut(&worker) {
+            member.since = Instant::now();
+            let worker_id = member.id.clone();
+            self.observers.tell(Event::Start { call, worker_id });
         }
     }
 
@@ -594,33 +761,33 @@ impl Pool {
         lives: bool,
         rss_growth: Option<u64>,
     ) {
-        let ok = answer
-            .as_ref()
-            .is_ok_and(|outcome| outcome.verdict == Verdict::Ok);
         self.running.remove(&dispatch.id);
+        self.unwanted.remove(&dispatch.id);
+        if let Some(member) = self.workers.get_mut(&worker) {
+            member.calls.retain(|call| *call != dispatch.id);
+            member.since = Instant::now();
+            member.served += 1;
+            member.leaving |= !lives;
+            if let Ok(outcome) = &answer {
+                member.learn(outcome);
+            }
+            let ok = answer
+                .as_ref()
+                .is_ok_and(|outcome| outcome.verdict == Verdict::Ok);
+            if let Some(reason) = recycle(&self.config, member, ok, rss_growth).filter(|_| lives) {
+                self.retire(worker, reason);
+            }
+        }
         self.resolve(dispatch, answer);
-        let Some(member) = self.workers.get_mut(&worker) else {
-            return;
-        };
-        member.served += 1;
-        if !lives {
-            member.doing = Doing::Leaving;
-            return;
-        }
-        member.doing = Doing::Nothing {
-            since: Instant::now(),
-        };
-        if let Some(reason) = recycle(&self.config, member, ok, rss_growth) {
-            self.retire(worker, reason);
-        }
     }
 
     fn unstarted(&mut self, worker: WorkerNumber, mut dispatch: Dispatch, why: Unstarted) {
         self.running.remove(&dispatch.id);
-        let lane = match self.workers.get(&worker) {
-            Some(member) => member.lane,
-            None => COMMANDS,
-        };
+        if let Some(member) = self.workers.get_mut(&worker) {
+            member.calls.retain(|call| *call != dispatch.id);
+            member.leaving = true;
+        }
+        let lane = self.lane(&dispatch);
         match why {
             Unstarted::Spawn {
                 step: step @ (Step::Exec | Step::Chdir),
@@ -671,11 +838,7 @@ impl Pool {
     }
 
     fn requeue(&mut self, lane: Lane, dispatch: Dispatch) {
-        if self
-            .closing
-            .as_ref()
-            .is_some_and(|closing| closing.kill_at.is_some_and(|at| at <= Instant::now()))
-        {
+        if self.unwanted.remove(&dispatch.id) {
             return self.resolve_unstarted(dispatch, Verdict::Cancelled, cancelled());
         }
         self.queue.push(lane, dispatch.id, dispatch);
@@ -785,18 +948,17 @@ impl Pool {
 
     fn retire(&mut self, number: WorkerNumber, reason: ExitReason) {
         if let Some(member) = self.workers.get_mut(&number) {
-            member.doing = Doing::Leaving;
+            member.leaving = true;
             member.mailbox.send(ToWorker::Retire(reason)).ok(); // if it is gone, its end is on its way here
         }
     }
 
     fn retire_idle(&mut self, reason: ExitReason, which: impl Fn(Instant) -> bool) {
-        let idle: Vec<_> = self
+        let idle = self
             .workers
             .iter()
-            .filter(|(_, member)| matches!(member.doing, Doing::Nothing { since } if which(since)))
-            .map(|(number, _)| *number)
-            .collect();
+            .filter(|(_, member)| member.is_idle() && which(member.since));
+        let idle: Vec<_> = idle.map(|(number, _)| *number).collect();
         idle.into_iter()
             .for_each(|number| self.retire(number, reason));
     }
@@ -805,11 +967,13 @@ impl Pool {
         let queue = self.queue_deadlines.first().map(|(at, _)| *at);
         let kill = self.closing.as_ref().and_then(|closing| closing.kill_at);
         let retry = self.not_before.filter(|_| !self.queue.is_empty());
+        let free = self.busy() < self.config.max_workers;
         let idle = self
             .workers
             .values()
-            .filter_map(|member| match member.doing {
-                Doing::Nothing { since } => Some(since + self.config.idle_timeout),
+            .filter_map(|member| match member.calls.len() {
+                0 if !member.leaving => Some(member.since + self.config.idle_timeout),
+                2.. if free && !member.skipping => Some(member.since + STUCK_AFTER),
                 _ => None,
             });
         let zygotes = self.lanes.iter().enumerate().filter_map(|(index, lane)| {
@@ -826,6 +990,7 @@ impl Pool {
     }
 
     fn timer(&mut self) {
+        self.free_stuck();
         let now = Instant::now();
         while let Some((at, id)) = self
             .queue_deadlines
@@ -863,6 +1028,7 @@ impl Pool {
         if let Some(site) = self.site.take() {
             self.lanes.clear();
             site.launcher.end().await;
+            site.context.spare_scratch.take();
             let mut removals = site.context.removals.take();
             while removals.join_next().await.is_some() {}
         }
@@ -896,16 +1062,10 @@ impl Pool {
 
     /// Of a call that no process ran.
     fn resolve_unstarted(&self, dispatch: Dispatch, verdict: Verdict, error: ErrorReport) {
-        let mode = match &dispatch.call.work {
-            Work::Command(_) => "command",
-            _ if dispatch
-                .call
-                .python()
-                .is_some_and(|terms| terms.isolation == Isolation::Reuse) =>
-            {
-                "reuse"
-            }
-            _ => "fresh",
+        let mode = match mode_of(&dispatch) {
+            Mode::Command => "command",
+            Mode::Reuse => "reuse",
+            Mode::Fresh => "fresh",
         };
         let waited_ns = now_ns().saturating_sub(dispatch.submitted_ns);
         let outcome = Outcome {
@@ -951,6 +1111,14 @@ fn recycle(
         Some(ExitReason::RssGrowth)
     } else {
         None
+    }
+}
+
+fn mode_of(dispatch: &Dispatch) -> Mode {
+    match dispatch.call.python().map(|terms| terms.isolation) {
+        None => Mode::Command,
+        Some(Isolation::Fresh) => Mode::Fresh,
+        Some(Isolation::Reuse) => Mode::Reuse,
     }
 }
 

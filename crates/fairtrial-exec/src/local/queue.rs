@@ -44,6 +44,13 @@ impl<T> Queue<T> {
         Some((lane, self.remove(id)?))
     }
 
+    /// The oldest call of a lane, if it is one that `goes`.
+    pub(crate) fn pop_if(&mut self, lane: Lane, goes: impl Fn(&T) -> bool) -> Option<T> {
+        let (id, call) = self.lanes.get(&lane)?.first_key_value()?;
+        let id = *id;
+        if goes(call) { self.remove(id) } else { None }
+    }
+
     /// Takes a call out, wherever it stands.
     pub(crate) fn remove(&mut self, id: CallId) -> Option<T> {
         let lane = self.lane_of.remove(&id)?;

@@ -1,22 +1,23 @@
 //! The loop that waits for a worker: turns socket, pipes, timers and the launcher's word into events, performs actions.
 
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::judge::{self, Facts};
+use super::ahead::Ahead;
+use super::call_frame::{CallFrame, call_frame};
+use super::judge::{self, Facts, Measured};
 use super::link::Link;
 use super::pipes::{Input, Output};
 use super::{Action, Ending, Event, Mode, Payload, Reply, State, step};
-use crate::call::Call;
+use crate::call::{Call, Work};
 use crate::clock::now_ns;
 use crate::dispatch::{Dispatch, PoolNews, Site, Unstarted, WorkerNumber};
 use crate::error::EngineError;
-use crate::event::ExitReason;
+use crate::event::{CallId, ExitReason};
 use crate::launcher::News;
-use crate::linux::cpu_clock::{CpuTimes, process_cpu};
+use crate::linux::cpu_clock::process_cpu_ns;
 use crate::linux::proc_files::ProcFiles;
 use crate::linux::proc_status::{Stat, resident_bytes};
 use crate::protocol::launcher::{Cause, End, FromLauncher, TaskId, ToLauncher, Watch};
@@ -34,23 +35,15 @@ const CLOSING_GRACE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) enum ToWorker {
     /// Run this.
-    Assign {
-        dispatch: Dispatch,
-        generation: u32,
-        frame: CallFrame,
-    },
-    /// Stop the call you have.
-    Cancel,
+    Assign { dispatch: Dispatch, generation: u32 },
+    /// Run this after what you have.
+    Ahead { dispatch: Dispatch, generation: u32 },
+    /// Give back what you have not begun.
+    TakeBack,
+    /// Stop this call.
+    Cancel(CallId),
     /// End; nobody needs you.
     Retire(ExitReason),
-}
-
-/// A call as the worker reads it.
-#[derive(Debug, Default)]
-pub(crate) struct CallFrame {
-    pub(crate) payload: Vec<u8>,
-    pub(crate) body: Option<OwnedFd>,
-    pub(crate) scratch: Option<ScratchDir>,
 }
 
 /// A worker and all the engine holds of it.
@@ -66,12 +59,16 @@ pub(crate) struct Worker {
     pub(crate) stdout: Output,
     pub(crate) stderr: Output,
     pub(crate) stdin: Option<Input>,
-    pub(crate) scratch: Option<ScratchDir>,
+    /// Untouched directories that only this worker's next calls may have, for it lives.
+    own_scratch: Vec<ScratchDir>,
+    pub(crate) ahead: Ahead,
     pub(crate) state: State,
     pub(crate) current: Option<Current>,
     pub(crate) pid: Option<u32>,
     pub(crate) proc_files: Option<ProcFiles>,
     pub(crate) start_rss_bytes: Option<u64>,
+    /// The kernel's high-water mark is an earlier call's.
+    pub(crate) peak_is_stale: bool,
     pub(crate) stale_frames: u64,
     pub(crate) closed_at: Option<Instant>,
 }
@@ -80,10 +77,16 @@ pub(crate) struct Worker {
 pub(crate) struct Current {
     pub(crate) dispatch: Dispatch,
     pub(crate) generation: u32,
+    pub(crate) frame: Option<CallFrame>,
+    pub(crate) scratch: Option<ScratchDir>,
+    /// It was sent while another ran.
+    pub(crate) ahead: bool,
+    /// Processor time as the worker read it.
+    pub(crate) usage: Option<(u64, u64)>,
     pub(crate) ack_by: Instant,
     pub(crate) began_ns: Option<u64>,
     pub(crate) finished_ns: Option<u64>,
-    pub(crate) usage_before: Option<CpuTimes>,
+    pub(crate) cpu_before_ns: Option<u64>,
     pub(crate) base_rss_bytes: Option<u64>,
     pub(crate) file: Option<ResultFile>,
     pub(crate) failure: Option<EngineError>,
@@ -96,10 +99,14 @@ impl Current {
         Self {
             dispatch,
             generation,
+            frame: None,
+            scratch: None,
+            ahead: false,
+            usage: None,
             ack_by: Instant::now() + ack_timeout,
             began_ns: None,
             finished_ns: None,
-            usage_before: None,
+            cpu_before_ns: None,
             base_rss_bytes: None,
             file: None,
             failure: None,
@@ -114,6 +121,43 @@ impl Current {
 }
 
 impl Worker {
+    /// A worker without a call, and where to tell it what to do. The caller has its process made.
+    pub(crate) fn new(
+        site: &Site,
+        mode: Mode,
+        number: WorkerNumber,
+        id: String,
+        stdout: Output,
+        stderr: Output,
+    ) -> (mpsc::UnboundedSender<ToWorker>, Self) {
+        let (news_sender, news) = mpsc::unbounded_channel();
+        let (mailbox_sender, mailbox) = mpsc::unbounded_channel();
+        let worker = Self {
+            site: site.clone(),
+            number,
+            id,
+            mode,
+            task: site.launcher.open(news_sender),
+            news,
+            mailbox,
+            link: None,
+            stdout,
+            stderr,
+            stdin: None,
+            own_scratch: Vec::new(),
+            ahead: Ahead::default(),
+            state: State::Idle,
+            current: None,
+            pid: None,
+            proc_files: None,
+            start_rss_bytes: None,
+            peak_is_stale: false,
+            stale_frames: 0,
+            closed_at: None,
+        };
+        (mailbox_sender, worker)
+    }
+
     /// Until nothing is left of the process.
     pub(crate) async fn drive(mut self) {
         while !matches!(self.state, State::Gone) {
@@ -130,6 +174,19 @@ impl Worker {
                 () = self.stderr.fill() => self.check_output(),
                 done = feed(&mut self.stdin) => if done { self.stdin = None },
                 () = until(timer) => self.timer(),
+            }
+        }
+        self.give_back_all();
+        // A call that was on its way to a worker that is gone.
+        self.mailbox.close();
+        while let Ok(message) = self.mailbox.try_recv() {
+            if let ToWorker::Assign { dispatch, .. } | ToWorker::Ahead { dispatch, .. } = message {
+                let (worker, why) = (self.number, Unstarted::Died);
+                self.tell(PoolNews::Unstarted {
+                    worker,
+                    dispatch,
+                    why,
+                });
             }
         }
     }
@@ -166,30 +223,104 @@ impl Worker {
             ToWorker::Assign {
                 dispatch,
                 generation,
-                frame,
-            } => {
-                let cap = dispatch.call.capture_bytes;
-                self.stdout.drain(u64::MAX);
-                self.stderr.drain(u64::MAX); // what it wrote between calls is nobody's
-                self.stdout.take(cap);
-                self.stderr.take(cap);
-                self.current = Some(Current::new(
-                    dispatch,
-                    generation,
-                    self.site.context.config.ack_timeout,
-                ));
-                self.apply(Event::Assigned { generation });
-                self.send_call(frame);
-            }
-            ToWorker::Cancel => self.apply(Event::Stop(Cause::Cancelled)),
+            } => self.assigned(dispatch, generation),
+            ToWorker::Ahead {
+                dispatch,
+                generation,
+            } => self.send_ahead(dispatch, generation),
+            ToWorker::TakeBack => self.take_back(),
+            ToWorker::Cancel(id) => match &self.current {
+                Some(current) if current.dispatch.id == id => {
+                    self.apply(Event::Stop(Cause::Cancelled))
+                }
+                _ => self.cancel_ahead(id),
+            },
             ToWorker::Retire(reason) => self.apply(Event::Retire(reason)),
         }
     }
 
-    pub(crate) fn send_call(&mut self, frame: CallFrame) {
-        if let (Some(link), Some(current)) = (&mut self.link, &self.current) {
+    /// A Python call for a worker that waits for one.
+    pub(crate) fn assigned(&mut self, dispatch: Dispatch, generation: u32) {
+        match self.prepare(&dispatch) {
+            Ok((frame, scratch)) => {
+                self.reset_peak();
+                self.take(dispatch, generation, Some(frame), scratch);
+            }
+            Err(error) => self.refuse(dispatch, error),
+        }
+    }
+
+    /// A call's frame, and its scratch directory if it is to have one.
+    pub(crate) fn prepare(
+        &mut self,
+        dispatch: &Dispatch,
+    ) -> Result<(CallFrame, Option<ScratchDir>), EngineError> {
+        let scratch = match (&dispatch.call.work, self.own_scratch.pop()) {
+            (Work::Source(_), Some(scratch)) => Some(scratch),
+            (Work::Source(_), None) => Some(self.site.context.make_scratch()?),
+            (_, unused) => {
+                self.own_scratch.extend(unused);
+                None
+            }
+        };
+        let frame = call_frame(
+            &self.site,
+            &dispatch.call,
+            &self.id,
+            self.mode,
+            scratch.as_ref(),
+        )?;
+        Ok((frame, scratch))
+    }
+
+    /// Makes a call this worker's own.
+    pub(crate) fn take(
+        &mut self,
+        dispatch: Dispatch,
+        generation: u32,
+        frame: Option<CallFrame>,
+        scratch: Option<ScratchDir>,
+    ) {
+        // What it wrote between calls is nobody's.
+        self.stdout.drain(u64::MAX);
+        self.stderr.drain(u64::MAX);
+        self.stdout.take(dispatch.call.capture_bytes);
+        self.stderr.take(dispatch.call.capture_bytes);
+        let ack_timeout = self.site.context.config.ack_timeout;
+        let current = Current::new(dispatch, generation, ack_timeout);
+        self.current = Some(Current {
+            frame,
+            scratch,
+            ..current
+        });
+        self.apply(Event::Assigned { generation });
+    }
+
+    fn send_call(&mut self) {
+        let Some(current) = &mut self.current else {
+            return;
+        };
+        if let (Some(link), Some(frame)) = (&mut self.link, current.frame.take()) {
             link.send(Kind::Call, current.generation, &frame.payload, frame.body);
-            self.scratch = frame.scratch;
+        }
+    }
+
+    pub(crate) fn refuse(&mut self, dispatch: Dispatch, error: EngineError) {
+        let (worker, lives, rss_growth) = (self.number, true, None);
+        self.tell(PoolNews::Finished {
+            worker,
+            dispatch,
+            answer: Err(error),
+            lives,
+            rss_growth,
+        });
+    }
+
+    /// A worker that served before starts the next call with its present size as the peak (EX-83).
+    fn reset_peak(&mut self) {
+        if let Some(files) = self.proc_files.as_ref().filter(|_| self.peak_is_stale) {
+            // If it cannot be reset it is not exact, and `measure` says so by leaving it out.
+            self.peak_is_stale = files.reset_peak().is_err();
         }
     }
 
@@ -217,22 +348,33 @@ impl Worker {
             worker: self.number,
             pid,
         });
-        if let (Mode::Command, Some(current)) = (self.mode, &mut self.current) {
+        let Some(current) = &mut self.current else {
+            return;
+        };
+        if self.mode == Mode::Command {
             current.began_ns = Some(at_ns);
             let generation = current.generation;
             self.apply(Event::Began { generation });
+        } else if current.began_ns.is_some() {
+            current.base_rss_bytes = resident(pid); // its acknowledgement was quicker than the launcher's word
         }
     }
 
     fn never_was(&mut self, why: Unstarted) {
         self.state = State::Gone;
         self.clean_up();
-        if let Some(current) = self.current.take() {
-            self.tell(PoolNews::Unstarted {
-                worker: self.number,
-                dispatch: current.dispatch,
+        let worker = self.number;
+        match self.current.take() {
+            Some(Current { dispatch, .. }) => self.tell(PoolNews::Unstarted {
+                worker,
+                dispatch,
                 why,
-            });
+            }),
+            None => self.tell(PoolNews::Gone {
+                worker,
+                reason: ExitReason::Crashed,
+                status: None,
+            }),
         }
     }
 
@@ -317,6 +459,10 @@ impl Worker {
                 Event::Began { generation }
             }
             (Kind::Run, 0) => Event::RunsUserCode { generation },
+            (Kind::Skipped, 0) => return self.skipped(),
+            (Kind::Usage, 16) => {
+                return self.used(generation, u64_at(&payload, 0), u64_at(&payload, 8));
+            }
             (Kind::Need, 8) => Event::Needs {
                 generation,
                 bytes: u64_at(&payload, 0),
@@ -369,6 +515,16 @@ impl Worker {
         }
     }
 
+    fn used(&mut self, generation: u32, user_ns: u64, system_ns: u64) {
+        if let Some(current) = self
+            .current
+            .as_mut()
+            .filter(|current| current.generation == generation)
+        {
+            current.usage = Some((user_ns, system_ns));
+        }
+    }
+
     fn stamp_begin(&mut self) {
         if let (State::Sent { .. }, Some(current)) = (&self.state, &mut self.current) {
             current.began_ns = Some(now_ns());
@@ -396,12 +552,13 @@ impl Worker {
     }
 
     /// Takes a step and does what it says.
-    fn apply(&mut self, event: Event) {
+    pub(crate) fn apply(&mut self, event: Event) {
         let state = std::mem::replace(&mut self.state, State::Gone);
         let (state, action) = step(self.mode, state, event);
         self.state = state;
         match action {
-            Action::Wait | Action::Send => {}
+            Action::Wait => {}
+            Action::Send => self.send_call(),
             Action::Stale => self.stale_frames += 1,
             Action::Begin => self.begin(),
             Action::Provide(bytes) => self.provide(bytes),
@@ -424,11 +581,12 @@ impl Worker {
         let Some(current) = &mut self.current else {
             return;
         };
+        let call_id = current.dispatch.id;
         let began_ns = *current.began_ns.get_or_insert_with(now_ns);
         if let Some(pid) = self.pid {
-            current.base_rss_bytes = resident_bytes(pid).ok();
+            current.base_rss_bytes = resident(pid);
             if self.mode == Mode::Reuse {
-                current.usage_before = process_cpu(pid).ok();
+                current.cpu_before_ns = process_cpu_ns(pid).ok();
                 self.start_rss_bytes = self.start_rss_bytes.or(current.base_rss_bytes);
             }
         }
@@ -445,9 +603,8 @@ impl Worker {
                 Vec::new(),
             );
         }
-        self.tell(PoolNews::Began {
-            worker: self.number,
-        });
+        let (worker, call) = (self.number, call_id);
+        self.tell(PoolNews::Began { worker, call });
     }
 
     fn provide(&mut self, bytes: u64) {
@@ -501,7 +658,7 @@ impl Worker {
         self.stdout.drain(most);
         self.stderr.drain(most);
         let reply = settle(reply, current.file.take(), Writers::MayLive);
-        self.clean_up();
+        self.keep_scratch(current.scratch.take());
         let usage = self.measure(&current);
         let rss_now = usage.rss_bytes;
         let answer = self.conclude(
@@ -520,14 +677,29 @@ impl Worker {
             lives: true,
             rss_growth,
         });
+        self.advance();
     }
 
-    fn measure(&mut self, current: &Current) -> judge::Measured {
+    fn measure(&mut self, current: &Current) -> Measured {
         let Some(pid) = self.pid else {
-            return judge::Measured::default();
+            return Measured::default();
         };
-        let before = current.usage_before;
-        judge::Measured::of_living(pid, before, &mut self.proc_files)
+        if current.ahead || !self.ahead.is_empty() {
+            // The next call has begun by now: what the kernel says is no longer this one's alone.
+            self.peak_is_stale = true;
+            return Measured::by_worker(current.usage);
+        }
+        if self.proc_files.is_none() {
+            self.proc_files = ProcFiles::open(pid).ok(); // what cannot be read is reported as not measured
+        }
+        let Some(files) = &mut self.proc_files else {
+            return Measured::default();
+        };
+        let mut measured = Measured::of_living(pid, current.cpu_before_ns, files);
+        if std::mem::replace(&mut self.peak_is_stale, true) {
+            measured.peak = None;
+        }
+        measured
     }
 
     /// The process and its tree are gone: everything is known.
@@ -535,6 +707,9 @@ impl Worker {
         self.stdout.drain(u64::MAX);
         self.stderr.drain(u64::MAX);
         self.clean_up();
+        if let Some(current) = &mut self.current {
+            current.finished_ns = current.finished_ns.or(Some(end.at_ns)); // it ended by itself
+        }
         let worker = self.number;
         let reason = judge::exit_reason(ending.as_ref(), self.current.is_some(), self.mode);
         if let Some(mut current) = self.current.take() {
@@ -550,7 +725,7 @@ impl Worker {
                 let (dispatch, answer) = self.conclude(
                     current,
                     |facts| judge::ended(facts, ending, end),
-                    |facts| facts.measured = judge::Measured::of_dead(end),
+                    |facts| facts.measured = Measured::of_dead(end),
                 );
                 self.tell(PoolNews::Finished {
                     worker,
@@ -604,20 +779,34 @@ impl Worker {
             stdout: self.stdout.take(0),
             stderr: self.stderr.take(0),
             stacks: &current.stacks,
-            measured: judge::Measured::default(),
+            measured: Measured::default(),
         };
         measured(&mut facts);
         let answer = verdict(facts);
         (current.dispatch, answer)
     }
 
-    fn clean_up(&mut self) {
-        if let Some(scratch) = self.scratch.take() {
-            self.site.context.remove_scratch(scratch);
+    /// Takes back a call's directory: an untouched one for the next call, others go.
+    pub(crate) fn keep_scratch(&mut self, scratch: Option<ScratchDir>) {
+        match scratch {
+            Some(scratch) if scratch.is_pristine() => self.own_scratch.push(scratch),
+            Some(scratch) => self.site.context.remove_scratch(scratch),
+            None => {}
         }
     }
 
-    fn tell(&self, news: PoolNews) {
+    /// The processes are gone: their directories can be anybody's.
+    fn clean_up(&mut self) {
+        let current = self
+            .current
+            .as_mut()
+            .and_then(|current| current.scratch.take());
+        for scratch in self.own_scratch.drain(..).chain(current) {
+            self.site.context.return_scratch(scratch);
+        }
+    }
+
+    pub(crate) fn tell(&self, news: PoolNews) {
         self.site.context.news.send(news).ok(); // the pool outlives its workers but for a dropped backend
     }
 }
@@ -696,6 +885,11 @@ async fn until(instant: Option<Instant>) {
         Some(instant) => tokio::time::sleep_until(instant).await,
         None => std::future::pending().await,
     }
+}
+
+/// Resident bytes of a process; none of one that has already ended.
+fn resident(pid: u32) -> Option<u64> {
+    resident_bytes(pid).ok().filter(|bytes| *bytes > 0)
 }
 
 /// Gone, a zombie, or past its last instruction.

@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::dispatch::Answer;
 use crate::event::ExitReason;
 use crate::limits::Size;
-use crate::linux::cpu_clock::{CpuTimes, process_cpu};
+use crate::linux::cpu_clock::{CpuTimes, process_cpu_ns, split};
 use crate::linux::proc_files::ProcFiles;
 use crate::linux::proc_tree::descendants;
 use crate::metrics::{MeasuredBy, Metrics, PeakSource};
@@ -43,8 +43,10 @@ pub(crate) struct Facts<'a> {
 pub(crate) struct Measured {
     user_ns: Option<u64>,
     system_ns: Option<u64>,
-    peak: Option<(u64, PeakSource)>,
+    pub(crate) peak: Option<(u64, PeakSource)>,
     leaked: Option<u64>,
+    /// Read by the worker itself.
+    by_worker: bool,
     /// Resident now, of a worker that lives on.
     pub(crate) rss_bytes: Option<u64>,
 }
@@ -61,28 +63,52 @@ impl Measured {
             system_ns: Some(end.system_ns),
             peak: Some(peak),
             leaked: Some(end.leaked),
+            by_worker: false,
             rss_bytes: None,
         }
     }
 
-    /// Of a worker between two calls.
-    pub(crate) fn of_living(
-        pid: u32,
-        before: Option<CpuTimes>,
-        files: &mut Option<ProcFiles>,
-    ) -> Self {
-        if files.is_none() {
-            *files = ProcFiles::open(pid).ok(); // what cannot be read is reported as not measured
-        }
-        let status = files.as_mut().and_then(|files| files.read().ok());
-        let used = before.and_then(|before| Some((before, process_cpu(pid).ok()?)));
+    /// Of a call among others that were sent ahead: what the worker says, which runs trusted functions.
+    pub(crate) fn by_worker(usage: Option<(u64, u64)>) -> Self {
         Self {
-            user_ns: used.map(|(before, after)| after.user_ns.saturating_sub(before.user_ns)),
-            system_ns: used.map(|(before, after)| after.system_ns.saturating_sub(before.system_ns)),
+            user_ns: usage.map(|(user_ns, _)| user_ns),
+            system_ns: usage.map(|(_, system_ns)| system_ns),
+            by_worker: true,
+            ..Self::default()
+        }
+    }
+
+    /// Of a worker between two calls.
+    pub(crate) fn of_living(pid: u32, cpu_before_ns: Option<u64>, files: &mut ProcFiles) -> Self {
+        let status = files.read().ok();
+        let cpu_ns =
+            cpu_before_ns.and_then(|before| Some(process_cpu_ns(pid).ok()?.saturating_sub(before)));
+        let cpu = cpu_ns.map(|cpu_ns| share_out(cpu_ns, files));
+        let children = files.children().ok();
+        let leaked = match children {
+            Some(children) if children.is_empty() => Some(0),
+            _ => descendants(pid).ok().map(|below| below.len() as u64),
+        };
+        Self {
+            user_ns: cpu.map(|cpu| cpu.user_ns),
+            system_ns: cpu.map(|cpu| cpu.system_ns),
             peak: status.and_then(|status| Some((status.hwm_bytes?, PeakSource::Vmhwm))),
-            leaked: descendants(pid).ok().map(|below| below.len() as u64),
+            leaked,
+            by_worker: false,
             rss_bytes: status.and_then(|status| status.rss_bytes),
         }
+    }
+}
+
+/// The sum is exact; the kernel knows the two parts only by ticks, which say nothing of a call shorter than one.
+fn share_out(cpu_ns: u64, files: &mut ProcFiles) -> CpuTimes {
+    const TICK_NS: u64 = 10_000_000;
+    match files.stat() {
+        Ok(stat) if cpu_ns >= TICK_NS => split(cpu_ns, &stat),
+        _ => CpuTimes {
+            user_ns: cpu_ns,
+            system_ns: 0,
+        },
     }
 }
 
@@ -373,7 +399,13 @@ impl Facts<'_> {
             node_id: Some(self.node_id.to_owned()),
             base_rss_bytes: self.base_rss_bytes,
             leaked_processes: began.and(measured.leaked),
-            measured_by: began.map(|_| MeasuredBy::Engine),
+            measured_by: began.map(|_| {
+                if measured.by_worker {
+                    MeasuredBy::Worker
+                } else {
+                    MeasuredBy::Engine
+                }
+            }),
         }
     }
 
@@ -394,10 +426,13 @@ fn stacks(bytes: &[u8]) -> String {
         .flatten()
         .min();
     let lines = begin.map_or("", |begin| &text[begin..]).lines();
-    lines
-        .filter(|line| !line.contains("File \"<fairtrial>\""))
-        .flat_map(|line| [line, "\n"])
-        .collect()
+    // Below our own frames of a thread there are only those of the bootstrap.
+    let mut ours = false;
+    let users = lines.filter(|line| {
+        ours = line.contains("File \"<fairtrial>\"") || (ours && line.starts_with(' '));
+        !ours
+    });
+    users.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// `SIGSEGV` and the like.
@@ -459,7 +494,7 @@ mod tests {
     #[test]
     fn stacks_are_found_behind_half_a_frame_and_without_our_frames() {
         let sent = b"FT\x01junkCurrent thread 0x01 (most recent call first):\n  File \"<source>\", line 2 in f\n  \
-                     File \"<fairtrial>\", line 9 in run\n";
+                     File \"<fairtrial>\", line 9 in run\n  File \"<string>\", line 1 in <module>\n";
         assert_eq!(
             stacks(sent),
             "Current thread 0x01 (most recent call first):\n  File \"<source>\", line 2 in f\n"
@@ -471,7 +506,7 @@ mod tests {
     #[test]
     fn only_three_verdicts_can_be_claimed() {
         let record = |verdict: &str| {
-            let text = |text: &str| Value::Str(text.as_bytes().to_vec());
+            let text = |text: &str| Value::Str(text.to_owned());
             let pairs = [
                 ("verdict", verdict),
                 ("type", "T"),

@@ -16,14 +16,14 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// A pipe: our end, and the one to hand down.
-    pub(crate) fn open(cap_bytes: u64) -> io::Result<(Self, OwnedFd)> {
+    /// A pipe: our end, and the one to hand down. Nothing is kept until [`Output::take`] sets a cap.
+    pub(crate) fn open() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
         crate::linux::socket::set_nonblocking(&ours)?;
         Ok((
             Self {
                 pipe: Some(crate::linux::readiness::watch(ours)?),
-                capture: new_capture(cap_bytes),
+                capture: new_capture(0),
             },
             theirs,
         ))

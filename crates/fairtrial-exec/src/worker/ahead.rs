@@ -1,0 +1,189 @@
+//! Calls sent ahead: a `reuse` worker that runs short calls has the next ones before it asks (EX-30).
+//!
+//! A wake-up of the engine between two calls would cost more than such a call. Whoever takes a call's count of the
+//! semaphore has it: the worker to begin it, the engine to give it to somebody else. So a call is begun or taken back,
+//! never both.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+
+use super::call_frame::CallFrame;
+use super::drive::{Current, Worker};
+use super::{Event, State};
+use crate::dispatch::{Dispatch, PoolNews};
+use crate::event::CallId;
+use crate::linux::claims::Claims;
+use crate::protocol::Kind;
+use crate::protocol::launcher::Cause;
+use crate::scratch::ScratchDir;
+
+/// What a worker has been sent beyond the call it runs.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    calls: VecDeque<SentAhead>,
+    claims: Option<Claims>,
+    /// Calls taken back whose frames the worker has still to skip. Until it has, a new count would be taken for theirs.
+    skips_due: usize,
+    /// One that was cancelled when the worker had taken it: to be stopped as soon as it is its turn.
+    cancelled: Option<CallId>,
+}
+
+struct SentAhead {
+    dispatch: Dispatch,
+    generation: u32,
+    scratch: Option<ScratchDir>,
+}
+
+impl Ahead {
+    /// Whether calls wait behind the one that runs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+}
+
+impl Worker {
+    /// A further call for a worker that has one.
+    pub(crate) fn send_ahead(&mut self, dispatch: Dispatch, generation: u32) {
+        match self.state {
+            State::Idle => return self.assigned(dispatch, generation),
+            State::Sent { .. } | State::Running { .. } if self.ahead.skips_due == 0 => {}
+            _ => return self.give_back(vec![dispatch]),
+        }
+        let prepared = self.prepare(&dispatch);
+        match prepared {
+            Ok((
+                CallFrame {
+                    payload,
+                    body: None,
+                },
+                scratch,
+            )) if self.send_claimed(generation, &payload) => {
+                self.ahead.calls.push_back(SentAhead {
+                    dispatch,
+                    generation,
+                    scratch,
+                });
+            }
+            Ok((_, scratch)) => {
+                self.keep_scratch(scratch);
+                self.give_back(vec![dispatch]); // large arguments go with a call of their own
+            }
+            Err(error) => self.refuse(dispatch, error),
+        }
+    }
+
+    /// The count first, so that the worker never finds a frame without one.
+    fn send_claimed(&mut self, generation: u32, payload: &[u8]) -> bool {
+        let Some(link) = &mut self.link else {
+            return false;
+        };
+        let mut descriptor = None;
+        if self.ahead.claims.is_none() {
+            let Ok(claims) = Claims::new() else {
+                return false;
+            };
+            let Ok(copy) = claims.as_fd().try_clone_to_owned() else {
+                return false;
+            };
+            (self.ahead.claims, descriptor) = (Some(claims), Some(copy));
+        }
+        let counted = self
+            .ahead
+            .claims
+            .as_ref()
+            .is_some_and(|claims| claims.add().is_ok());
+        if counted {
+            link.send(Kind::Ahead, generation, payload, descriptor);
+        }
+        counted
+    }
+
+    /// The call that runs is over: the next one sent ahead is the one to be acknowledged now.
+    pub(crate) fn advance(&mut self) {
+        let Some(SentAhead {
+            dispatch,
+            generation,
+            scratch,
+        }) = self.ahead.calls.pop_front()
+        else {
+            return;
+        };
+        let cancelled = self
+            .ahead
+            .cancelled
+            .take_if(|id| *id == dispatch.id)
+            .is_some();
+        let capture_bytes = dispatch.call.capture_bytes;
+        self.stdout.take(capture_bytes);
+        self.stderr.take(capture_bytes);
+        let ack_timeout = self.site.context.config.ack_timeout;
+        let current = Current::new(dispatch, generation, ack_timeout);
+        self.current = Some(Current {
+            scratch,
+            ahead: true,
+            ..current
+        });
+        self.apply(Event::Assigned { generation });
+        if cancelled {
+            self.apply(Event::Stop(Cause::Cancelled));
+        }
+    }
+
+    /// Takes back what the worker has not begun, the last sent first.
+    pub(crate) fn take_back(&mut self) {
+        let mut taken = VecDeque::new();
+        while let (Some(claims), false) = (&self.ahead.claims, self.ahead.calls.is_empty()) {
+            if !claims.take() {
+                break; // the worker took it: it is about to acknowledge
+            }
+            let sent = self.ahead.calls.pop_back().expect("not empty");
+            self.keep_scratch(sent.scratch);
+            taken.push_front(sent.dispatch);
+        }
+        self.ahead.skips_due += taken.len();
+        self.give_back(taken.into());
+        self.tell_if_skipped();
+    }
+
+    /// Cancels one that was sent ahead; what stood behind it goes back to the queue.
+    pub(crate) fn cancel_ahead(&mut self, id: CallId) {
+        self.take_back();
+        if self.ahead.calls.iter().any(|sent| sent.dispatch.id == id) {
+            self.ahead.cancelled = Some(id);
+        }
+    }
+
+    /// The worker skipped a call that had been taken back.
+    pub(crate) fn skipped(&mut self) {
+        self.ahead.skips_due = self.ahead.skips_due.saturating_sub(1);
+        self.tell_if_skipped();
+    }
+
+    /// The worker is gone: what it had not acknowledged did not start.
+    pub(crate) fn give_back_all(&mut self) {
+        let sent: Vec<_> = self.ahead.calls.drain(..).collect();
+        let dispatches = sent.into_iter().map(|sent| {
+            self.keep_scratch(sent.scratch);
+            sent.dispatch
+        });
+        let dispatches: Vec<_> = dispatches.collect();
+        self.give_back(dispatches);
+    }
+
+    fn give_back(&self, dispatches: Vec<Dispatch>) {
+        if !dispatches.is_empty() {
+            self.tell(PoolNews::GivenBack {
+                worker: self.number,
+                dispatches,
+            });
+        }
+    }
+
+    fn tell_if_skipped(&self) {
+        if self.ahead.skips_due == 0 {
+            self.tell(PoolNews::CanSendAhead {
+                worker: self.number,
+            });
+        }
+    }
+}
