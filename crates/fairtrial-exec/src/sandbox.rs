@@ -150,7 +150,7 @@ pub(crate) fn in_force(call: &crate::call::Call, mode: &'static str) -> InForce 
 }
 
 /// What the level `none` always brings.
-pub(crate) fn standing() -> [Mechanism; 8] {
+pub(crate) fn standing() -> [Mechanism; 9] {
     let entry = |name, state, via| Mechanism { name, state, via };
     [
         entry("session", State::Enforced, "setsid"),
@@ -161,9 +161,27 @@ pub(crate) fn standing() -> [Mechanism; 8] {
             "launcher, parent-death signal",
         ),
         entry("clean_env", State::Enforced, "allow-list"),
+        environ_guard(),
         entry("closed_fds", State::Enforced, "close_range"),
         entry("scratch", State::Enforced, "private directory"),
         entry("wall", State::Enforced, "launcher's timer"),
         entry("output", State::Enforced, "counted by the engine"),
     ]
+}
+
+/// Whether a candidate of our own user can read our environment (EX-40): a host that debuggers may enter is open to it.
+fn environ_guard() -> Mechanism {
+    use rustix::process::{DumpableBehavior, dumpable_behavior, geteuid};
+    let (state, via) = match dumpable_behavior() {
+        Ok(DumpableBehavior::NotDumpable) if geteuid().is_root() => {
+            (State::Partial, "non-dumpable, but root reads all")
+        }
+        Ok(DumpableBehavior::NotDumpable) => (State::Enforced, "non-dumpable"),
+        _ => (State::Unavailable, "the host stays open to debuggers"),
+    };
+    Mechanism {
+        name: "environ_guard",
+        state,
+        via,
+    }
 }
