@@ -31,7 +31,10 @@ fn main() {
     println!("cargo::rustc-env=FAIRTRIAL_LAUNCHER={}", built.display());
 }
 
-#[expect(clippy::disallowed_methods, reason = "a build script is not the engine")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a build script is not the engine"
+)]
 fn build(launcher: &Path, out: &Path, flags: &str) -> Option<PathBuf> {
     let target = variable("TARGET");
     let target_dir = out.join("launcher");
