@@ -161,23 +161,28 @@ pub(crate) fn standing() -> [Mechanism; 9] {
             "launcher, parent-death signal",
         ),
         entry("clean_env", State::Enforced, "allow-list"),
-        environ_guard(),
         entry("closed_fds", State::Enforced, "close_range"),
+        environ_guard(),
         entry("scratch", State::Enforced, "private directory"),
         entry("wall", State::Enforced, "launcher's timer"),
         entry("output", State::Enforced, "counted by the engine"),
     ]
 }
 
-/// Whether a candidate of our own user can read our environment (EX-40): a host that debuggers may enter is open to it.
+/// Whether a candidate can read this process's own environment in `/proc` (EX-40).
+#[cfg(feature = "engine")]
 fn environ_guard() -> Mechanism {
-    use rustix::process::{DumpableBehavior, dumpable_behavior, geteuid};
-    let (state, via) = match dumpable_behavior() {
-        Ok(DumpableBehavior::NotDumpable) if geteuid().is_root() => {
-            (State::Partial, "non-dumpable, but root reads all")
-        }
-        Ok(DumpableBehavior::NotDumpable) => (State::Enforced, "non-dumpable"),
-        _ => (State::Unavailable, "the host stays open to debuggers"),
+    let hidden = crate::linux::process::is_hidden_from_same_user();
+    let (state, via) = match (hidden, rustix::process::geteuid().is_root()) {
+        (true, false) => (State::Enforced, "undumpable engine"),
+        (true, true) => (
+            State::Partial,
+            "undumpable engine, but a candidate that is root reads it all the same",
+        ),
+        (false, _) => (
+            State::Unavailable,
+            "the host process stays readable, for debuggers",
+        ),
     };
     Mechanism {
         name: "environ_guard",

@@ -1,5 +1,6 @@
 //! The one integration binary: a file per subject.
 
+mod ahead;
 mod backend;
 mod batch_cli;
 mod command;
