@@ -1,4 +1,4 @@
-//! A test in a process of its own: what counts threads or descriptors cannot share one with other tests.
+//! A test in a process of its own: what counts threads, descriptors or memory cannot share one with other tests.
 
 use std::process::Command;
 
@@ -34,4 +34,20 @@ pub fn is_alone(name: &str) -> bool {
         "alone in its process it fails:\n{text}"
     );
     false
+}
+/// Anonymous resident memory of this process: what it allocated, files and mappings of them apart.
+#[must_use]
+pub fn anonymous_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.expect("a kernel of 4.5 or later") << 10
+}
+
+/// Whether the long forms of tests were asked for.
+#[must_use]
+pub fn stress() -> bool {
+    std::env::var_os("FAIRTRIAL_STRESS").is_some_and(|value| value == "1")
 }

@@ -8,7 +8,7 @@ mod processes;
 mod shell;
 mod story;
 
-pub use alone::is_alone;
+pub use alone::{anonymous_bytes, is_alone, stress};
 pub use cli::{Cli, Finished, Running};
 pub use gate::Gate;
 pub use host::{Census, running_with, wait_until};
