@@ -32,6 +32,8 @@ pub struct LocalConfig {
     pub launcher: Option<PathBuf>,
     /// How long a worker may take to acknowledge.
     pub ack_timeout: Duration,
+    /// Whether the next `fresh` worker is forked while a call of its key runs.
+    pub fork_ahead: bool,
     /// Warm interpreters kept at once.
     pub max_zygotes: usize,
 }
@@ -113,6 +115,7 @@ impl LocalConfig {
             node_id,
             launcher: None,
             ack_timeout: Duration::from_secs(30),
+            fork_ahead: true,
             max_zygotes: 8,
             host_env,
         })

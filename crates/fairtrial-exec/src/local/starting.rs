@@ -32,7 +32,8 @@ impl Pool {
             return;
         };
         self.warm_interpreters(&site);
-        while self.busy() < self.config.max_workers {
+        // A call that found no process is tried again after a pause, not in this very loop.
+        while self.busy() < self.config.max_workers && self.not_before.is_none() {
             let lanes = &self.lanes;
             let ready = |lane: Lane| {
                 lane == COMMANDS
@@ -189,7 +190,8 @@ impl Pool {
     pub(super) fn keep_spare(&mut self, site: &Site, lane: Lane, zygote: TaskId) {
         let state = &mut self.lanes[lane.0 as usize];
         state.fresh_calls += 1;
-        if state.fresh_calls > 1
+        if self.config.fork_ahead
+            && state.fresh_calls > 1
             && self.closing.is_none()
             && self.idle_worker(lane, Mode::Fresh).is_none()
         {

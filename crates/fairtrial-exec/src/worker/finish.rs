@@ -119,6 +119,8 @@ impl Worker {
 
     pub(super) fn judge_call(&mut self, mut current: Current, ending: Option<Ending>, end: &End) {
         current.finished_ns = current.finished_ns.or(Some(end.at_ns)); // it ended by itself
+        // An acknowledgement that was read after the end was sent before it.
+        current.began_ns = current.began_ns.map(|began_ns| began_ns.min(end.at_ns));
         let ending = ending.map(|ending| match ending {
             Ending::Replied(reply) => Ok(settle(reply, current.file.take(), Writers::Dead)),
             other => Err(other),

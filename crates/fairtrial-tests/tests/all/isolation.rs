@@ -1,6 +1,7 @@
 //! What one call leaves for the next (EX-32 to EX-37).
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use fairtrial_exec::{
     Call, Isolation, Outcome, PickledWork, PythonTerms, ResultFormat, Verdict, Work,
@@ -364,21 +365,46 @@ async fn the_shim_works_with_references_of_its_own() {
     story.end().await;
 }
 
-/// EX-33: here the directory to return to is gone, so the shim gives up after its reply.
+/// EX-33: a shim that stopped answering costs the next call nothing but time.
 #[tokio::test]
-async fn a_worker_that_cannot_be_restored_is_replaced_at_nobodys_cost() {
+async fn a_worker_that_no_longer_answers_is_replaced_at_nobodys_cost() {
+    let story = Story::with(|config| {
+        config.max_workers = 1;
+        config.ack_timeout = Duration::from_millis(500);
+    });
+    let gate = story.path().join("gate");
+    let sin = "import os, signal, threading, time\ndef f(gate):\n    def stop():\n        \
+               while not os.path.exists(gate): time.sleep(0.001)\n        \
+               os.kill(os.getpid(), signal.SIGSTOP)\n    threading.Thread(target=stop).start()\n    return 1";
+    let sinner = story.reuse(sin, &format!("[{gate:?}]")).await;
+    assert_eq!(json(&sinner), 1);
+    std::fs::write(&gate, "").expect("a file can be written");
+    let stat = format!(
+        "/proc/{}/stat",
+        sinner.metrics.worker_pid.expect("a worker ran it")
+    );
+    wait_until("the worker is stopped", || {
+        std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T "))
+    })
+    .await;
+    let next = story.reuse("def f():\n    return 2", "[]").await;
+    assert_eq!(json(&next), 2);
+    assert_ne!(worker(&next), worker(&sinner));
+    story.end().await;
+}
+
+/// EX-32: a scratch directory that its call removed is no loss to the next.
+#[tokio::test]
+async fn a_call_that_removes_its_directory_harms_nobody() {
     let story = Story::with(|config| config.max_workers = 1);
     for _ in 0..10 {
-        let sin = story
-            .reuse(
-                "import os\ndef f():\n    os.rmdir(os.getcwd())\n    return 1",
-                "[]",
-            )
-            .await;
-        assert_eq!(json(&sin), 1);
-        let next = story.reuse("def f():\n    return 2", "[]").await;
-        assert_eq!(json(&next), 2);
-        assert_ne!(worker(&next), worker(&sin));
+        let sin = "import os\ndef f():\n    os.rmdir(os.getcwd())\n    return 1";
+        assert_eq!(json(&story.reuse(sin, "[]").await), 1);
+        let next = "import os\ndef f():\n    open('x', 'w').close()\n    return os.listdir()";
+        assert_eq!(
+            json(&story.reuse(next, "[]").await),
+            serde_json::json!(["x"])
+        );
     }
     story.end().await;
 }

@@ -272,7 +272,7 @@ pub(crate) fn skip(missing: &str) {
 /// EX-4
 #[tokio::test]
 async fn calls_share_a_zygote_unless_their_start_up_differs() {
-    let story = Story::new();
+    let story = Story::with(|config| config.fork_ahead = false);
     let (launcher, idle) = launcher(&story).await;
     let zygotes = || {
         let children = launcher.children().into_iter();
@@ -311,7 +311,7 @@ async fn calls_share_a_zygote_unless_their_start_up_differs() {
 /// EX-4
 #[tokio::test]
 async fn the_ninth_zygote_ends_the_one_used_longest_ago() {
-    let story = Story::new();
+    let story = Story::with(|config| config.fork_ahead = false);
     let (launcher, idle) = launcher(&story).await;
     let zygotes = || {
         let children = launcher.children().into_iter();
@@ -408,7 +408,7 @@ fn threads_reported(events: &[Event]) -> Vec<Option<u32>> {
 /// EX-6
 #[tokio::test]
 async fn threads_of_a_zygote_are_reported_with_each_of_its_workers() {
-    let story = Story::new();
+    let story = Story::with(|config| config.fork_ahead = false);
     let thread = "import threading\nEND = threading.Event()\n\
                   threading.Thread(target=END.wait, daemon=True).start()\n";
     let source = "import threaded\ndef f(): return threaded.END.is_set()\n";
@@ -449,7 +449,7 @@ async fn a_matrix_product_after_one_during_preload_does_not_hang() {
 /// EX-7
 #[tokio::test]
 async fn a_call_whose_zygote_is_killed_ends_normally_with_full_metrics() {
-    let story = Story::new();
+    let story = Story::with(|config| config.fork_ahead = false);
     let (launcher, idle) = launcher(&story).await;
     for make in [Gate::call, Gate::reuse_call] {
         let gate = Gate::new(&story, "zygote");
