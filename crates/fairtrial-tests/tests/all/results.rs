@@ -502,7 +502,7 @@ async fn a_pickle_stays_closed_in_engine_and_command_line() {
 }
 
 /// What the vectors' expressions refer to.
-const VECTOR_NAMES: &str = "import array, collections, enum, struct\n";
+const VECTOR_NAMES: &str = "import struct\n";
 
 /// EX-65: from Python to the engine and back, for every vector of the codec that needs no numpy.
 #[tokio::test]
@@ -519,7 +519,10 @@ async fn values_make_the_round_trip_exactly() {
         tried += 1;
         let hex = vector["hex"].as_str().expect("text");
         let made = story
-            .reuse(&format!("def f():\n    return {python}"), "[]")
+            .reuse(
+                &format!("{VECTOR_NAMES}def f():\n    return {python}"),
+                "[]",
+            )
             .await;
         assert_eq!(to_hex(body(&made)), hex, "{python}");
         if vector["exact"] == true {
