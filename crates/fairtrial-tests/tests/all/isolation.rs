@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use fairtrial_exec::{
     Call, Isolation, Outcome, PickledWork, PythonTerms, ResultFormat, Verdict, Work,
 };
-use fairtrial_tests::{Story, json, wait_until};
+use fairtrial_tests::{Story, json, running_with, wait_until};
 use serde_json::json as j;
 
 /// One thing a call can leave behind: how, and how the next one would notice.
@@ -364,21 +364,40 @@ async fn the_shim_works_with_references_of_its_own() {
     story.end().await;
 }
 
-/// EX-33: here the directory to return to is gone, so the shim gives up after its reply.
+/// EX-33: the first sin closes the shim's duplicates of 0 to 2, so that it cannot restore them and gives up after its
+/// reply; the others it may survive.
 #[tokio::test]
 async fn a_worker_that_cannot_be_restored_is_replaced_at_nobodys_cost() {
+    let sins = [
+        "for fd in range(200, 300):\n        try:\n            if not stat.S_ISSOCK(os.fstat(fd).st_mode): os.close(fd)\n        \
+         except OSError: pass",
+        "os.rmdir(os.getcwd())",
+        "threading.Thread(target=lambda: (time.sleep(0.002), os._exit(1))).start()",
+    ];
     let story = Story::with(|config| config.max_workers = 1);
-    for _ in 0..10 {
-        let sin = story
-            .reuse(
-                "import os\ndef f():\n    os.rmdir(os.getcwd())\n    return 1",
-                "[]",
-            )
-            .await;
-        assert_eq!(json(&sin), 1);
-        let next = story.reuse("def f():\n    return 2", "[]").await;
-        assert_eq!(json(&next), 2);
-        assert_ne!(worker(&next), worker(&sin));
+    for round in 0..10 {
+        for (number, sin) in sins.into_iter().enumerate() {
+            let source =
+                format!("import os, stat, threading, time\ndef f():\n    {sin}\n    return 1");
+            let first = story.reuse(&source, "[]").await;
+            if number < 2 {
+                assert_eq!(json(&first), 1, "{sin}");
+            }
+            if number == 2 {
+                let dies = worker(&first);
+                wait_until("it is gone", || running_with(&dies).is_empty()).await;
+            }
+            let next = story.reuse("def f():\n    return 2", "[]").await;
+            assert_eq!(
+                next.verdict,
+                Verdict::Ok,
+                "round {round}, after {sin}: {:?}",
+                next.error
+            );
+            if number == 0 {
+                assert_ne!(worker(&next), worker(&first), "{sin}");
+            }
+        }
     }
     story.end().await;
 }
