@@ -31,7 +31,7 @@ pub(crate) enum Command {
 /// Run one call: a function of a Python file, or a command
 ///
 /// For a function, standard output holds its value as one line of JSON and nothing else; what it printed, and the
-/// report if it failed, go to standard error. A command's output is passed through, and gets our standard input
+/// report if it failed, go to standard error. A command's output is passed through, and it gets our standard input
 /// unless that is a terminal.
 #[derive(Debug, Args)]
 #[command(

@@ -1,6 +1,9 @@
 //! What commands need to set up before the engine: the process itself, the runtime, configuration.
 
-use fairtrial_exec::{EngineError, Level, LocalConfig};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairtrial_exec::{Backend, EngineError, Level, LocalConfig, Shutdown};
 
 use crate::failure::Failure;
 
@@ -20,6 +23,24 @@ pub(crate) fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T
     let result = runtime.block_on(work);
     runtime.shutdown_background();
     result
+}
+
+/// How long an engine that was told to stop at once may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Ends a backend that has nothing left to do.
+pub(crate) async fn finish(backend: &impl Backend) {
+    backend.shutdown(Shutdown::default()).await;
+}
+
+/// Stops a backend whatever it is doing. One that does not answer is left as it is: this process is about to end, and
+/// the launcher, which watches it, takes everything else along.
+pub(crate) async fn stop<B: Backend>(backend: &Arc<B>) {
+    let stopping = backend.shutdown(Shutdown::now());
+    if tokio::time::timeout(PATIENCE, stopping).await.is_err() {
+        // Never dropped, for that would wait for the engine again.
+        std::mem::forget(backend.clone());
+    }
 }
 
 /// The engine's configuration: explicit `workers` win over variables, variables over defaults.
@@ -44,5 +65,38 @@ pub(crate) fn default_sandbox() -> Result<Level, Failure> {
             let name = NAME.into();
             EngineError::Config { name, problem }.into()
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairtrial_exec::{Call, Event, Outcome};
+
+    /// An engine that never ends, however it is asked to.
+    struct Stuck;
+
+    impl Backend for Stuck {
+        async fn execute(&self, _call: Call) -> Result<Outcome, EngineError> {
+            std::future::pending().await
+        }
+        async fn shutdown(&self, _how: Shutdown) {
+            std::future::pending().await
+        }
+        fn subscribe(&self, _observer: Box<dyn FnMut(&Event) + Send>) {}
+    }
+
+    impl Drop for Stuck {
+        fn drop(&mut self) {
+            panic!("waited for an engine that does not answer");
+        }
+    }
+
+    /// EX-98, EX-104
+    #[tokio::test(start_paused = true)]
+    async fn an_engine_that_does_not_answer_keeps_nobody_waiting() {
+        let backend = Arc::new(Stuck);
+        stop(&backend).await;
+        drop(backend);
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 
 use crate::call_json::CallReader;
-use crate::failure::Failure;
+use crate::failure::{Failure, reason};
 use crate::json::Fault;
 
 /// Lines handed over together, at most.
@@ -81,13 +81,14 @@ impl Source {
                 reader: Box::new(io::stdin()),
             });
         }
-        let cannot = |problem: String| Failure::usage(&name, format!("cannot read it: {problem}"));
-        let file = File::open(path).map_err(|error| cannot(error.to_string()))?;
-        let facts = file.metadata().map_err(|error| cannot(error.to_string()))?;
+        let cannot = |problem: &str| {
+            let hint = "give a file of JSON lines, or `-` for standard input";
+            Failure::usage(&name, format!("cannot read it: {problem} ({hint})"))
+        };
+        let file = File::open(path).map_err(|error| cannot(&reason(&error)))?;
+        let facts = file.metadata().map_err(|error| cannot(&reason(&error)))?;
         if facts.is_dir() {
-            return Err(cannot(
-                "it is a directory (give a file of JSON lines)".into(),
-            ));
+            return Err(cannot("it is a directory"));
         }
         Ok(Self {
             size: facts.is_file().then_some(facts.len()),
@@ -151,7 +152,9 @@ impl<R: Read> Lines<R> {
                 Some(text) if self.number == 1 => text,
                 _ => &self.text,
             };
-            if text.trim_ascii().is_empty() {
+            // The line's own end is no part of it: a fault there would be placed on the line below.
+            let text = text.trim_ascii_end();
+            if text.is_empty() {
                 continue;
             }
             let (id, call) = parse(text, self.number, &mut self.calls);
@@ -243,6 +246,17 @@ mod tests {
         assert_eq!(lines[0].call.as_ref(), Err(&bad));
         assert_eq!(lines[0].id, json!(1));
         assert!(lines[1].call.is_ok());
+    }
+
+    /// EX-102
+    #[test]
+    fn a_line_that_ends_too_soon_is_faulted_at_its_end() {
+        for end in ["", "\n", "\r\n"] {
+            let input = format!("{{\"argv\": [{end}");
+            let lines: Vec<_> = lines(input.as_bytes()).into_iter().flatten().collect();
+            let bad = lines[0].call.as_ref().unwrap_err();
+            assert_eq!(bad.column, 10, "{bad:?}");
+        }
     }
 
     /// EX-100

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, reason};
 use crate::input::Source;
 use crate::spool::Record;
 use crate::terminal::Shown;
@@ -72,8 +72,12 @@ pub(crate) fn open(path: Option<&Path>, source: &Source) -> Result<Box<dyn Write
 
 fn open_file(path: &Path, source: &Source) -> Result<File, Failure> {
     let cannot = |error: io::Error| {
-        let place = path.display();
-        Failure::usage("--out", format!("cannot write `{place}`: {error}"))
+        let (place, reason) = (path.display(), reason(&error));
+        let hint = "name a file in a directory that exists and can be written";
+        Failure::usage(
+            "--out",
+            format!("cannot write `{place}`: {reason} ({hint})"),
+        )
     };
     let file = OpenOptions::new()
         .write(true)

@@ -45,12 +45,18 @@ pub(crate) fn report(call: &Call, outcome: &Outcome) -> String {
         return String::new();
     }
     let mut text = format!("{}: {}\n", outcome.verdict, headline(call, outcome));
-    let traceback = outcome.error.as_ref().map_or("", |error| &error.traceback);
-    if !traceback.is_empty() {
-        text += traceback.trim_end_matches('\n');
+    if let Some(traceback) = outcome.error.as_ref().and_then(traceback) {
+        text += traceback;
         text.push('\n');
     }
     text
+}
+
+/// What a traceback adds to the headline: without frames it is but the message again.
+fn traceback(error: &ErrorReport) -> Option<&str> {
+    let text = error.traceback.trim_end_matches('\n');
+    let repeats = !text.contains('\n') && text.ends_with(&error.message);
+    (!text.is_empty() && !repeats).then_some(text)
 }
 
 /// Kept output, as it was; says in place how much is missing.
@@ -243,6 +249,7 @@ mod tests {
         outcome.metrics.queue_ns = Some(210_000_000);
         outcome.metrics.leaked_processes = Some(2);
         outcome.error = Some(ErrorReport {
+            message: "it was stopped".into(),
             traceback: "File \"solve.py\", line 3\n".into(),
             ..ErrorReport::default()
         });

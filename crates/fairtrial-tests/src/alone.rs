@@ -1,36 +1,40 @@
-//! A test in a process of its own: what it measures of itself is then not another test's doing.
+//! A test in a process of its own: what counts threads, descriptors or memory cannot share one with other tests.
 
 use std::process::Command;
 
-const MARK: &str = "FAIRTRIAL_TEST_ALONE";
+const ALONE: &str = "FAIRTRIAL_TEST_ALONE";
 
-/// Whether this process was started for the test of this name (`results::name`). If not, starts one, waits for it and
-/// fails if it fails; the caller then has nothing left to do.
+/// Whether this process runs the one test `name` (as libtest prints it). If not, runs it so and fails as it does.
+///
+/// ```no_run
+/// # use fairtrial_tests::is_alone;
+/// if !is_alone("lifecycle::nothing_is_left") {
+///     return;
+/// }
+/// ```
 #[must_use]
-pub fn alone(test: &str) -> bool {
-    if std::env::var(MARK).is_ok_and(|name| name == test) {
+pub fn is_alone(name: &str) -> bool {
+    if std::env::var_os(ALONE).is_some() {
         return true;
     }
-    let program = std::env::current_exe().expect("this process has a program");
     #[expect(
         clippy::disallowed_methods,
-        reason = "the test binary runs itself, for a clean process"
+        reason = "the test binary runs itself, no candidate"
     )]
-    let output = Command::new(program)
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
-        .env(MARK, test)
+    let mut command = Command::new(std::env::current_exe().expect("this process has a program"));
+    let output = command
+        .args([name, "--exact", "--test-threads=1", "--nocapture"])
+        .env(ALONE, "1")
         .output()
-        .expect("the test binary starts");
-    let text = String::from_utf8_lossy(&output.stdout);
+        .expect("the test binary can be run again");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
     assert!(
         output.status.success() && text.contains("1 passed"),
-        "{test} in a process of its own: {}\n{text}\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
+        "alone in its process it fails:\n{text}"
     );
     false
 }
-
 /// Anonymous resident memory of this process: what it allocated, files and mappings of them apart.
 #[must_use]
 pub fn anonymous_bytes() -> u64 {

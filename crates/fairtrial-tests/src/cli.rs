@@ -1,11 +1,26 @@
-//! The `fairtrial` binary as a user runs it.
+//! The `fairtrial` binary as a user runs it: piped, line by line, or on a terminal.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::story::PATIENCE;
 
 /// A run of the binary to be.
 pub struct Cli(Command);
+
+/// A run under way. Dropped before its end, it is killed.
+pub struct Running {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
+}
 
 /// A run that ended.
 #[derive(Debug)]
@@ -44,9 +59,23 @@ impl Cli {
         self
     }
 
+    /// Without this variable.
+    #[must_use]
+    pub fn env_remove(mut self, name: &str) -> Self {
+        self.0.env_remove(name);
+        self
+    }
+
+    /// As the leader of a process group of its own, as a shell starts a job.
+    #[must_use]
+    pub fn own_group(mut self) -> Self {
+        std::os::unix::process::CommandExt::process_group(&mut self.0, 0);
+        self
+    }
+
     /// Starts it with pipes on all three streams.
     #[must_use]
-    pub fn start(mut self) -> Child {
+    pub fn spawn(mut self) -> Child {
         self.0
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -54,6 +83,18 @@ impl Cli {
         self.0
             .spawn()
             .expect("the binary starts; build it with `cargo build -p fairtrial-cli`")
+    }
+
+    /// Starts it, to be talked with.
+    #[must_use]
+    pub fn start(self) -> Running {
+        let mut child = self.spawn();
+        Running {
+            stdin: child.stdin.take(),
+            stdout: lines(child.stdout.take().expect("stdout is piped")),
+            stderr: lines(child.stderr.take().expect("stderr is piped")),
+            child,
+        }
     }
 
     /// Runs it to its end.
@@ -65,17 +106,98 @@ impl Cli {
     /// Runs it to its end with this input.
     #[must_use]
     pub fn run_with(self, stdin: &str) -> Finished {
-        let mut child = self.start();
-        let mut pipe = child.stdin.take().expect("stdin is piped");
+        let mut running = self.start();
+        let mut pipe = running.stdin.take().expect("stdin is piped");
         let text = stdin.to_owned();
-        let feed = std::thread::spawn(move || pipe.write_all(text.as_bytes()).ok());
-        let output = child.wait_with_output().expect("it can be waited for");
+        // A command that does not read its input closes the pipe early.
+        let feed = thread::spawn(move || pipe.write_all(text.as_bytes()).ok());
+        let finished = running.end();
         feed.join().expect("feeding does not panic");
-        Finished {
-            code: output.status.code(),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        finished
+    }
+
+    /// Runs it to its end with standard output and standard error on one terminal; gives all that was shown.
+    #[must_use]
+    pub fn run_on_terminal(mut self) -> (Option<i32>, String) {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let screen = openpt(flags).expect("a terminal can be made");
+        grantpt(&screen).expect("it is ours");
+        unlockpt(&screen).expect("it is ours");
+        let name = ptsname(&screen, Vec::new()).expect("it has a name");
+        let open = || {
+            let mut options = std::fs::OpenOptions::new();
+            std::os::unix::fs::OpenOptionsExt::custom_flags(
+                options.read(true).write(true),
+                OpenptFlags::NOCTTY.bits() as i32,
+            );
+            options
+                .open(name.to_str().expect("terminals have plain names"))
+                .expect("it can be opened")
+        };
+        self.0.stdout(open()).stderr(open());
+        let mut child = self.0.spawn().expect("the binary starts");
+        drop(self); // and with it our ends of the terminal's other side
+        let shown = whole(std::fs::File::from(screen));
+        let text = shown.recv_timeout(PATIENCE);
+        if text.is_err() {
+            child.kill().expect("it is ours");
         }
+        let status = child.wait().expect("it can be waited for");
+        (status.code(), text.expect("it ended in time"))
+    }
+}
+
+impl Running {
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Writes a line to its standard input.
+    pub fn say(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().expect("stdin is open");
+        writeln!(stdin, "{line}").expect("it reads on");
+        stdin.flush().expect("it reads on");
+    }
+
+    /// The next line of its standard output.
+    #[must_use]
+    pub fn line(&mut self) -> String {
+        self.stdout
+            .recv_timeout(PATIENCE)
+            .expect("a line comes in time")
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("it is ours and not reaped");
+    }
+
+    /// Closes its standard input and waits for its end; gives the output not taken yet.
+    #[must_use]
+    pub fn end(mut self) -> Finished {
+        drop(self.stdin.take());
+        let stdout = rest(&self.stdout);
+        let stderr = rest(&self.stderr);
+        Finished {
+            code: self.wait().code(),
+            stdout,
+            stderr,
+        }
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        // Both its streams are closed: it ends now, or was killed.
+        self.child.wait().expect("it can be waited for")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // After `end` there is nothing left to kill; a failed test leaves nothing running either.
+        self.child.kill().ok();
+        self.child.wait().ok();
     }
 }
 
@@ -85,4 +207,43 @@ fn binary() -> PathBuf {
     path.pop(); // the test's file name
     path.pop(); // deps
     path.join("fairtrial")
+}
+
+/// The lines of a stream, as they come.
+fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        let mut stream = BufReader::new(stream);
+        loop {
+            let mut line = Vec::new();
+            let read = stream.read_until(b'\n', &mut line).unwrap_or(0);
+            let line = String::from_utf8_lossy(&line).into_owned();
+            if read == 0 || sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+fn rest(lines: &Receiver<String>) -> String {
+    let mut text = String::new();
+    loop {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) => text += &line,
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return text,
+            Err(timeout) => panic!("{timeout}: it does not end; so far: {text}"),
+        }
+    }
+}
+
+/// All of a stream, once it ends. A terminal ends with an error, when nobody holds its other side any more.
+fn whole(mut stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).ok();
+        sender.send(String::from_utf8_lossy(&bytes).into_owned())
+    });
+    receiver
 }

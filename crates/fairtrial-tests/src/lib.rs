@@ -2,10 +2,16 @@
 
 mod alone;
 mod cli;
+mod gate;
 mod host;
+mod processes;
+mod shell;
 mod story;
 
-pub use alone::{alone, anonymous_bytes, stress};
-pub use cli::{Cli, Finished};
+pub use alone::{anonymous_bytes, is_alone, stress};
+pub use cli::{Cli, Finished, Running};
+pub use gate::Gate;
 pub use host::{Census, running_with, wait_until};
-pub use story::{Story, arguments, json};
+pub use processes::Process;
+pub use shell::Shell;
+pub use story::{PATIENCE, Story, arguments, json};

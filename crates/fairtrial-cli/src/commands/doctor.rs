@@ -1,12 +1,12 @@
 //! `fairtrial doctor`: what isolation and measuring this machine can do, and whether the engine works on it at all.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fairtrial_exec::linux::nameless;
 use fairtrial_exec::{
-    Backend, Call, Level, LocalBackend, LocalConfig, Mechanism, Shutdown, Size, SpillDir, Verdict,
-    value,
+    Backend, Call, Level, LocalBackend, LocalConfig, Mechanism, Size, SpillDir, Verdict, value,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -26,9 +26,9 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let mut findings = Findings::of_machine(&config);
     findings.tests = engine::run(async {
         let mut interrupt = Interrupt::listen()?;
-        let backend = LocalBackend::new(config);
+        let backend = Arc::new(LocalBackend::new(config));
         let tests = interrupt.or(self_tests(&backend)).await;
-        backend.shutdown(Shutdown::now()).await;
+        engine::stop(&backend).await;
         tests?
     })?;
     let text = if args.json {

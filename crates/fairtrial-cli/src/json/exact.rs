@@ -129,7 +129,7 @@ impl<'a> Parser<'a> {
                 self.at += word.len();
                 Ok(value)
             }
-            None => self.fault("expected a value"),
+            None => self.fault("expected value"),
         }
     }
 
@@ -205,8 +205,8 @@ mod tests {
     #[test]
     fn a_fault_is_placed_by_line_and_character() {
         let table = [
-            ("[1, x]", "1:5: expected a value"),
-            ("[1,\n  \"é\", x]", "2:8: expected a value"),
+            ("[1, x]", "1:5: expected value"),
+            ("[1,\n  \"é\", x]", "2:8: expected value"),
             ("[1] 2", "1:5: trailing characters"),
             ("[1", "1:3: expected `,` or `]`"),
             ("[1 2]", "1:4: expected `,` or `]`"),

@@ -1,1 +1,149 @@
-//! The command line: doctor.
+//! `fairtrial doctor` as a binary, and the help of the whole.
+
+use fairtrial_tests::Shell;
+use serde_json::{Value as Json, json};
+
+const HELP: &str = "\
+Runs candidate programs nobody vouches for, each in its own process, and says what they did
+
+Exit codes: 0 all well; 1 the engine failed; 2 bad usage or invalid file; 3 finished, but a call
+failed; 130 interrupted.
+
+Usage: fairtrial <COMMAND>
+
+Commands:
+  exec    Run one call: a function of a Python file, or a command
+  batch   Run many calls, one JSON object a line; results in input order
+  doctor  Say what isolation and measuring this machine can do
+  help    Print this message or the help of the given subcommand(s)
+
+Options:
+  -h, --help
+          Print help (see a summary with '-h')
+
+  -V, --version
+          Print version
+";
+
+#[test]
+fn the_help_names_the_commands_and_the_exit_codes() {
+    let shell = Shell::new();
+    let help = shell.fairtrial(["--help"]).run();
+    assert_eq!(
+        (help.code, &*help.stdout, &*help.stderr),
+        (Some(0), HELP, "")
+    );
+    let nothing = shell.fairtrial([]).run();
+    assert_eq!((nothing.code, &*nothing.stdout), (Some(2), ""));
+    assert!(nothing.stderr.contains("Usage: fairtrial <COMMAND>"));
+    let version = shell.fairtrial(["--version"]).run();
+    let wanted = format!("fairtrial {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!((version.code, version.stdout), (Some(0), wanted));
+    let unknown = shell.fairtrial(["exce"]).run();
+    assert_eq!(
+        (unknown.code, &*unknown.stderr),
+        (
+            Some(2),
+            "fairtrial: unrecognized subcommand `exce` (a similar subcommand exists: `exec`)\n"
+        )
+    );
+}
+
+#[test]
+fn it_says_for_people_what_works_and_what_is_in_force() {
+    let shell = Shell::new();
+    let run = shell
+        .fairtrial(["doctor"])
+        .env("FAIRTRIAL_NODE_ID", "ward 7")
+        .run();
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""));
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(
+        run.stdout
+            .starts_with(&format!("fairtrial {version} on Linux ")),
+        "{}",
+        run.stdout
+    );
+    for part in [
+        "node `ward 7`\n",
+        "\nisolation levels\n  none     available\n  limits   not in this version\n  strict   not in this version\n",
+        "\nmechanisms at level `none`\n",
+        "\nself-test\n  command  ok: `true` in ",
+        "\n  python   ok: `python3` in ",
+    ] {
+        assert!(
+            run.stdout.contains(part),
+            "{part:?} is not in {}",
+            run.stdout
+        );
+    }
+    shell.assert_nothing_left();
+}
+
+/// The report is honest: each mechanism has a state of the contract's and a reason.
+#[test]
+fn with_json_it_is_one_object_with_a_state_for_each_mechanism() {
+    let shell = Shell::new();
+    let run = shell.fairtrial(["doctor", "--json"]).run();
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""));
+    let report: Json = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(run.stdout, format!("{report}\n"), "one line");
+    assert_eq!(
+        report["levels"]["strict"],
+        json!({"available": false, "state": "not in this version"})
+    );
+    let mechanisms = report["mechanisms"]["none"].as_object().unwrap();
+    assert!(!mechanisms.is_empty());
+    for (name, mechanism) in mechanisms {
+        let state = mechanism["state"].as_str().unwrap();
+        let states = ["enforced", "sampled", "partial", "unavailable"];
+        assert!(states.contains(&state), "{name}: {state}");
+        assert_ne!(mechanism["via"], "", "{name}");
+    }
+    for test in ["command", "python"] {
+        assert_eq!(report["self_test"][test]["ok"], true, "{report}");
+    }
+    assert!(report["spill"]["free_bytes"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn an_engine_that_cannot_run_a_call_exits_1_and_says_why() {
+    let shell = Shell::new();
+    let file = shell.write("in_the_way", "");
+    let run = shell
+        .fairtrial(["doctor"])
+        .env("FAIRTRIAL_SPILL_DIR", &file)
+        .run();
+    assert_eq!(run.code, Some(1));
+    let dir = file.display();
+    let line = format!(
+        "spill directory `{dir}`: FAILED: cannot use the spill directory `{dir}`: it is not a directory"
+    );
+    assert!(run.stdout.contains(&line), "{}", run.stdout);
+    assert!(
+        run.stdout
+            .contains("  none     does not work, see the self-test\n"),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn a_machine_without_python_still_runs_commands() {
+    let shell = Shell::new();
+    let bin = shell.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::os::unix::fs::symlink("/bin/true", bin.join("true")).unwrap();
+    let run = shell
+        .fairtrial(["doctor", "--json"])
+        .env("PATH", &bin)
+        .run();
+    let report: Json = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(run.code, Some(0), "{report}");
+    assert_eq!(report["self_test"]["command"]["ok"], true, "{report}");
+    let problem = report["self_test"]["python"]["error"].as_str().unwrap();
+    assert!(
+        problem.starts_with("setup_failed: `answer` could not be started: "),
+        "{problem}"
+    );
+}

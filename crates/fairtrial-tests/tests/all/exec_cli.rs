@@ -1,1 +1,463 @@
-//! The command line: exec (EX-97, EX-98).
+//! `fairtrial exec` as a binary (EX-97, EX-98), and what it shows on a terminal (EX-80).
+
+use fairtrial_tests::{Shell, wait_until};
+use rustix::process::{Signal, kill_process_group};
+use serde_json::{Value as Json, json};
+
+/// What people read is wrapped, placed and worded as this says.
+const HELP: &str = "\
+Run one call: a function of a Python file, or a command
+
+For a function, standard output holds its value as one line of JSON and nothing else; what it
+printed, and the report if it failed, go to standard error. A command's output is passed through,
+and it gets our standard input unless that is a terminal.
+
+Usage: fairtrial exec FILE.py --function F [OPTIONS]
+       fairtrial exec [OPTIONS] -- ARGV...
+
+Arguments:
+  [FILE.py]
+          Python file that holds the function
+
+  [ARGV]...
+          Program and arguments, after `--`
+
+Options:
+      --json
+          Print the whole outcome as one line of JSON, and nothing else
+
+  -h, --help
+          Print help (see a summary with '-h')
+
+Function:
+  -f, --function <NAME>
+          Function to call
+
+      --args <JSON>
+          Its arguments, a JSON array
+
+      --kwargs <JSON>
+          Its keyword arguments, a JSON object
+
+      --python <PATH>
+          Interpreter: a path, or a name searched in PATH [default: python3]
+
+      --python-path <DIR>
+          Directory to import from before all others; may be repeated
+
+      --preload <MODULE>
+          Trusted module to import before the call; may be repeated
+
+Terms:
+      --timeout <TIME>
+          Longest run, as in `5s`, `250ms`, `2m`
+
+      --sandbox <LEVEL>
+          Isolation: none, limits or strict
+
+      --env <NAME=VALUE>
+          Environment variable; may be repeated
+
+      --cwd <DIR>
+          Working directory [default: a scratch directory of the call's own]
+
+      --capture <SIZE>
+          Kept bytes of each output stream [default: 1M; for a command, all of it]
+
+Limits:
+      --memory <SIZE>
+          Memory, as in `512M`, `2G`
+
+      --cpu <TIME>
+          Processor time, as in `2s`
+
+      --processes <N>
+          Processes and threads
+
+      --open-files <N>
+          Open files per process
+
+      --file-size <SIZE>
+          Size of a file, and of the value
+
+      --output <SIZE>
+          Output on both streams together [default: 64M]
+
+Examples:
+  fairtrial exec solve.py --function solve --args '[3]' --timeout 5s
+  fairtrial exec solve.py --function solve --kwargs '{\"n\": 3}' --memory 512M --json
+  fairtrial exec --timeout 1m -- make test
+";
+
+#[test]
+fn the_help_says_how_to_use_it() {
+    let shown = Shell::new().fairtrial(["exec", "--help"]).run();
+    assert_eq!((shown.code, &*shown.stdout), (Some(0), HELP));
+    assert_eq!(shown.stderr, "");
+}
+
+/// EX-97
+#[test]
+fn standard_output_holds_the_value_as_one_line_of_json_and_nothing_else() {
+    let shell = Shell::new();
+    shell.write(
+        "solve.py",
+        "import os, sys\n\
+         print('at import')\n\
+         def solve(n, k=0):\n    \
+             print('printed')\n    \
+             os.write(2, b'written')\n    \
+             return {'n': n, 'k': (k, float('nan')), 'b': b'x'}\n",
+    );
+    let solve = ["exec", "solve.py", "--function", "solve"];
+    let args = [
+        "--args",
+        "[12345678901234567890123]",
+        "--kwargs",
+        "{\"k\": 2.5}",
+    ];
+    let run = shell.fairtrial(solve.into_iter().chain(args)).run();
+    assert_eq!(
+        run.stdout,
+        "{\"n\":12345678901234567890123,\"k\":{\"$tuple\":[2.5,{\"$float\":\"NaN\"}]},\"b\":{\"$bytes\":\"eA==\"}}\n"
+    );
+    assert_eq!(run.stderr, "at import\nprinted\nwritten");
+    assert_eq!(run.code, Some(0));
+    shell.assert_nothing_left();
+}
+
+/// EX-97: captured output comes before the report, which is verdict, message and traceback.
+#[test]
+fn a_failure_is_reported_on_standard_error_after_what_was_printed() {
+    let shell = Shell::new();
+    shell.write(
+        "solve.py",
+        "def solve():\n    print('half a line', end='')\n    raise ValueError('no')\n",
+    );
+    let run = shell
+        .fairtrial(["exec", "solve.py", "--function", "solve"])
+        .run();
+    assert_eq!((run.code, &*run.stdout), (Some(3), ""));
+    assert_eq!(
+        run.stderr,
+        "half a line\n\
+         exception: `solve` raised `ValueError`: no\n\
+         Traceback (most recent call last):\n  \
+           File \"solve.py\", line 3, in solve\n    \
+             raise ValueError('no')\n\
+         ValueError: no\n\
+         \n\
+         solve.py:3\n   \
+            1 | def solve():\n   \
+            2 |     print('half a line', end='')\n\
+         >> 3 |     raise ValueError('no')\n   \
+            4 |\n"
+    );
+}
+
+/// EX-97
+#[test]
+fn with_json_the_outcome_is_the_only_output() {
+    let shell = Shell::new();
+    shell.write("solve.py", "def solve():\n    print('p')\n    return 7\n");
+    let solve = ["exec", "solve.py", "--function", "solve", "--json"];
+    let run = shell.fairtrial(solve).run();
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""));
+    let outcome: Json = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(run.stdout, format!("{outcome}\n"), "one line");
+    let keys: Vec<_> = outcome.as_object().unwrap().keys().collect();
+    let wanted = "id verdict value error exit stdout stderr dropped metrics in_force";
+    assert_eq!(keys, wanted.split(' ').collect::<Vec<_>>());
+    assert_eq!(
+        [&outcome["verdict"], &outcome["value"], &outcome["stdout"]],
+        [&json!("ok"), &json!(7), &json!("p\n")]
+    );
+    let failed = shell
+        .fairtrial([
+            "exec",
+            "--json",
+            "--",
+            "sh",
+            "-c",
+            "echo o; echo e >&2; exit 3",
+        ])
+        .run();
+    assert_eq!((failed.code, &*failed.stderr), (Some(3), ""));
+    let outcome: Json = serde_json::from_str(&failed.stdout).unwrap();
+    assert_eq!(
+        [&outcome["verdict"], &outcome["stdout"], &outcome["stderr"]],
+        ["exit", "o\n", "e\n"]
+    );
+    assert_eq!(outcome["exit"], json!({"code": 3, "signal": null}));
+}
+
+/// EX-97: one line with place and hint, exit code 2, and not even the spill directory is made.
+#[test]
+fn bad_usage_is_one_line_and_starts_nothing() {
+    let shell = Shell::new();
+    shell.write("a.py", "def f(): pass\n");
+    shell.write("latin.py", "");
+    std::fs::write(shell.path().join("latin.py"), b"# \xe9\n").unwrap();
+    let f = ["a.py", "--function", "f"];
+    let table: [(&[&str], &str); 13] = [
+        (
+            &["b.py", "--function", "f"],
+            "b.py: cannot read it: No such file or directory (give the path of a Python file)",
+        ),
+        (
+            &["latin.py", "--function", "f"],
+            "latin.py: cannot read it: it is not UTF-8 text (give the path of a Python file)",
+        ),
+        (
+            &["a.py"],
+            "--function: is missing (name the function to call)",
+        ),
+        (
+            &[],
+            "fairtrial: nothing to run (give FILE.py, or a command after `--`)",
+        ),
+        (
+            &[f[0], f[1], f[2], "--args", "[1, x]"],
+            "--args:1:5: expected value",
+        ),
+        (
+            &[f[0], f[1], f[2], "--args", "{}"],
+            "--args:1:1: must be an array, not an object (as in `[]`)",
+        ),
+        (
+            &[f[0], f[1], f[2], "--kwargs", "{\"a\": 1, \"a\": 2}"],
+            "--kwargs:1:10: duplicate key `a` (give it once)",
+        ),
+        (
+            &[f[0], f[1], f[2], "--timeout", "5parsecs"],
+            "--timeout: unknown unit `parsecs` in `5parsecs`; use ms, s, m or h, as in `5s`",
+        ),
+        (
+            &[f[0], f[1], f[2], "--timeout", "-1s"],
+            "--timeout: must be greater than 0, not `-1s`",
+        ),
+        (
+            &[f[0], f[1], f[2], "--memory", "5X"],
+            "--memory: unknown unit `x` in `5X`; use K, M, G or T, as in `512M`",
+        ),
+        (
+            &[f[0], f[1], f[2], "--sandbox", "strict"],
+            "--sandbox: level `strict` is not available in this version; use `none`",
+        ),
+        (
+            &[f[0], f[1], f[2], "--tmeout", "5s"],
+            "fairtrial: unexpected argument `--tmeout` found (a similar argument exists: `--timeout`)",
+        ),
+        (
+            &["--preload", "math", "--", "true"],
+            "--preload: does not go with a command after `--` (remove one of them)",
+        ),
+    ];
+    for (words, line) in table {
+        let run = shell
+            .fairtrial(["exec"].into_iter().chain(words.iter().copied()))
+            .run();
+        assert_eq!(run.stderr, format!("{line}\n"), "{words:?}");
+        assert_eq!((run.code, &*run.stdout), (Some(2), ""), "{words:?}");
+    }
+    assert!(!shell.path().join("spill").exists());
+}
+
+/// EX-98
+#[test]
+fn a_commands_streams_are_passed_through() {
+    let shell = Shell::new();
+    let script = "tr a-z A-Z; printf 'no newline'; printf 'told' >&2";
+    let run = shell
+        .fairtrial(["exec", "--", "sh", "-c", script])
+        .run_with("typed\n");
+    assert_eq!(
+        (run.code, &*run.stdout, &*run.stderr),
+        (Some(0), "TYPED\nno newline", "told")
+    );
+    let failed = shell
+        .fairtrial(["exec", "--", "sh", "-c", "printf told >&2; exit 7"])
+        .run();
+    assert_eq!(failed.stderr, "told\nexit: `sh` exited with code 7\n");
+    // More than is kept of a function's output, and all of it.
+    let long = shell
+        .fairtrial(["exec", "--", "head", "-c", "5000000", "/dev/zero"])
+        .run();
+    assert_eq!((long.code, long.stdout.len()), (Some(0), 5_000_000));
+}
+
+/// EX-98: `ok` is 0, any other verdict 3.
+#[test]
+fn every_verdict_but_ok_exits_3() {
+    let shell = Shell::new();
+    shell.write(
+        "sins.py",
+        "import os, time\n\
+         def ok(): return 1\n\
+         def exception(): raise KeyError('MemoryError')\n\
+         def exit(): os._exit(9)\n\
+         def signal(): os.abort()\n\
+         def no_result(): os._exit(0)\n\
+         def bad_result(): return object()\n\
+         def timeout(): time.sleep(300)\n\
+         def output_limit(): print('x' * 100_000)\n\
+         def memory_limit(): x = b'x' * (600 << 20); time.sleep(300)\n\
+         def setup_failed(): pass\n",
+    );
+    let table: [(&str, &[&str]); 10] = [
+        ("ok", &[]),
+        ("exception", &[]),
+        ("exit", &[]),
+        ("signal", &[]),
+        ("no_result", &[]),
+        ("bad_result", &[]),
+        ("timeout", &["--timeout", "200ms"]),
+        ("output_limit", &["--output", "50K"]),
+        ("memory_limit", &["--memory", "300M"]),
+        ("setup_failed", &["--python", "./missing"]),
+    ];
+    for (verdict, options) in table {
+        let call = ["exec", "sins.py", "--json", "--function", verdict];
+        let run = shell
+            .fairtrial(call.into_iter().chain(options.iter().copied()))
+            .run();
+        let outcome: Json = serde_json::from_str(&run.stdout).unwrap();
+        assert_eq!(outcome["verdict"], verdict, "{outcome}");
+        assert_eq!(
+            run.code,
+            Some(if verdict == "ok" { 0 } else { 3 }),
+            "{verdict}"
+        );
+    }
+    shell.assert_nothing_left();
+}
+
+/// EX-98: an engine that cannot work is 1, and says what stood in the way.
+#[test]
+fn an_engine_error_exits_1() {
+    let shell = Shell::new();
+    shell.write("a.py", "def f(): return 1\n");
+    let file = shell.write("in_the_way", "");
+    let table = [
+        (
+            "FAIRTRIAL_SPILL_DIR",
+            file.display().to_string(),
+            format!(
+                "cannot use the spill directory `{}`: it is not a directory; remove it or set \
+                 `FAIRTRIAL_SPILL_DIR` to another place",
+                file.display()
+            ),
+        ),
+        (
+            "FAIRTRIAL_MAX_WORKERS",
+            "many".into(),
+            "bad configuration: `FAIRTRIAL_MAX_WORKERS`: `many` is not a whole number above 0"
+                .into(),
+        ),
+        (
+            "FAIRTRIAL_SANDBOX",
+            "jail".into(),
+            "bad configuration: `FAIRTRIAL_SANDBOX`: unknown level `jail`; the levels are `none`, \
+             `limits` and `strict`"
+                .into(),
+        ),
+    ];
+    for (name, value, cause) in table {
+        let run = shell
+            .fairtrial(["exec", "a.py", "--function", "f"])
+            .env(name, value)
+            .run();
+        assert_eq!(
+            run.stderr,
+            format!("error: the engine failed\n  cause: {cause}\n")
+        );
+        assert_eq!((run.code, &*run.stdout), (Some(1), ""), "{name}");
+    }
+}
+
+/// EX-98: to the process alone, as `kill` sends it, and to its whole group, as a terminal does.
+#[tokio::test]
+async fn an_interrupt_exits_130_and_leaves_nothing() {
+    for (signal, group) in [
+        (Signal::INT, false),
+        (Signal::TERM, false),
+        (Signal::INT, true),
+    ] {
+        let shell = Shell::new();
+        shell.program("double_fork.py");
+        let call = ["exec", "double_fork.py", "--function", "f"];
+        let running = shell.fairtrial(call).own_group().start();
+        let engine = running.pid().as_raw_nonzero().get() as u32;
+        // Launcher, zygote, worker and what the worker left behind.
+        let below = || {
+            shell
+                .processes()
+                .iter()
+                .filter(|pid| **pid != engine)
+                .count()
+        };
+        wait_until("the call runs", || below() >= 4).await;
+        if group {
+            kill_process_group(running.pid(), signal).unwrap();
+        } else {
+            running.signal(signal);
+        }
+        let run = running.end();
+        assert_eq!(
+            (run.code, &*run.stdout, &*run.stderr),
+            (
+                Some(130),
+                "",
+                "interrupted: what was running has been killed\n"
+            ),
+            "{signal:?} {group}"
+        );
+        wait_until("nothing is left running", || shell.processes().is_empty()).await;
+        assert!(shell.spilled().is_empty(), "{:?}", shell.spilled());
+    }
+}
+
+/// EX-98: an interrupt is also heard while a command's input is awaited.
+#[tokio::test]
+async fn an_interrupt_before_the_call_starts_exits_130() {
+    let shell = Shell::new();
+    let running = shell.fairtrial(["exec", "--", "cat"]).start();
+    let status = format!("/proc/{}/status", running.pid().as_raw_nonzero());
+    wait_until("it listens for signals", || {
+        let status = std::fs::read_to_string(&status).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+        caught & (1 << (Signal::INT.as_raw() - 1)) != 0
+    })
+    .await;
+    running.signal(Signal::INT);
+    assert_eq!(running.end().code, Some(130));
+    shell.assert_nothing_left();
+}
+
+/// EX-80
+#[test]
+fn on_a_terminal_control_characters_are_escaped() {
+    let shell = Shell::new();
+    shell.write(
+        "evil.py",
+        "def f():\n    print('\\x1b]0;owned\\x07', '\\u202e')\n    raise ValueError('\\x1b[2J')\n",
+    );
+    let call = ["exec", "evil.py", "--function", "f"];
+    let (code, shown) = shell.fairtrial(call).run_on_terminal();
+    assert_eq!(code, Some(3));
+    assert!(
+        shown.contains("\\u001b]0;owned\\u0007 \\u202e\r\n"),
+        "{shown:?}"
+    );
+    assert!(
+        shown.contains("raised `ValueError`: \\u001b[2J\r\n"),
+        "{shown:?}"
+    );
+    assert!(!shown.contains('\x1b'), "{shown:?}");
+    let piped = shell.fairtrial(call).run();
+    assert!(piped.stderr.contains("\x1b]0;owned\x07"), "{piped:?}");
+    let command = ["exec", "--", "printf", "\\033[31m\\377"];
+    let (_, shown) = shell.fairtrial(command).run_on_terminal();
+    assert!(shown.starts_with("\\u001b[31m"), "{shown:?}");
+}

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use fairtrial_exec::{Call, MeasuredBy, Outcome, PeakSource, Verdict};
-use fairtrial_tests::{Story, alone, json};
+use fairtrial_tests::{Story, is_alone, json};
 use serde_json::json as j;
 
 const MB: u64 = 1_000_000;
@@ -143,7 +143,7 @@ async fn the_peak_of_a_reused_worker_is_that_of_the_call() {
 /// EX-84
 #[test]
 fn a_large_host_does_not_raise_the_peak_of_what_it_runs() {
-    if !alone("metrics::a_large_host_does_not_raise_the_peak_of_what_it_runs") {
+    if !is_alone("metrics::a_large_host_does_not_raise_the_peak_of_what_it_runs") {
         return;
     }
     let ballast = vec![1_u8; 400 << 20];

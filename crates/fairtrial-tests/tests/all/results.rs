@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use fairtrial_exec::{
     Body, Call, EngineError, Outcome, ResultFormat, SourceWork, Verdict, Work, value,
 };
-use fairtrial_tests::{Cli, Story, alone, anonymous_bytes, arguments, json, stress, wait_until};
+use fairtrial_tests::{Cli, Story, anonymous_bytes, arguments, is_alone, json, stress, wait_until};
 use serde_json::{Value as Json, json as j};
 
 const FORGER: &str = include_str!("../../programs/speak_for_the_shim.py");
@@ -82,7 +82,7 @@ fn body(outcome: &Outcome) -> &[u8] {
 /// EX-55, EX-60: also while the value is looked at.
 #[test]
 fn a_large_result_on_disk_costs_the_engine_no_memory() {
-    if !alone("results::a_large_result_on_disk_costs_the_engine_no_memory") {
+    if !is_alone("results::a_large_result_on_disk_costs_the_engine_no_memory") {
         return;
     }
     let size: usize = if stress() { 2 << 30 } else { 256 << 20 };
@@ -147,14 +147,12 @@ fn an_engine_killed_while_a_result_is_written_leaves_no_file() {
     let mut cli = Cli::new(["batch", "-"])
         .env("FAIRTRIAL_SPILL_DIR", &spill)
         .start();
-    let mut stdin = cli.stdin.take().expect("piped");
-    std::io::Write::write_all(&mut stdin, call.to_string().as_bytes()).expect("it reads");
-    drop(stdin);
+    cli.say(&call.to_string());
     run(async {
         wait_until("half the file is written", || mark.exists()).await;
         assert_eq!(files_below(&spill), 0, "no name while it is written");
-        cli.kill().expect("it runs");
-        cli.wait().expect("it is a child");
+        cli.signal(rustix::process::Signal::KILL);
+        assert_eq!(cli.end().code, None, "it was killed");
         let marks = mark.to_string_lossy().into_owned();
         wait_until("nobody is left", || {
             fairtrial_tests::running_with(&marks).is_empty()
@@ -232,7 +230,7 @@ async fn a_worker_that_kept_the_file_cannot_change_a_value_after_its_reply() {
 /// EX-59
 #[test]
 fn large_results_leave_no_descriptor_and_outlive_their_backend() {
-    if !alone("results::large_results_leave_no_descriptor_and_outlive_their_backend") {
+    if !is_alone("results::large_results_leave_no_descriptor_and_outlive_their_backend") {
         return;
     }
     let descriptors = || {

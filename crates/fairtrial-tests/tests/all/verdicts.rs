@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use fairtrial_exec::{Call, ErrorReport, Exit, Outcome, Verdict};
-use fairtrial_tests::{Cli, Story, alone, anonymous_bytes, json, running_with, stress, wait_until};
+use fairtrial_tests::{
+    Cli, Story, anonymous_bytes, is_alone, json, running_with, stress, wait_until,
+};
 use serde_json::json as j;
 
 /// EX-70, EX-71: one table, both ways to run a function.
@@ -470,7 +472,7 @@ async fn the_cap_keeps_head_and_tail_and_the_limit_ends_the_call() {
 /// EX-78
 #[test]
 fn endless_output_costs_the_engine_no_memory_beyond_the_cap() {
-    if !alone("verdicts::endless_output_costs_the_engine_no_memory_beyond_the_cap") {
+    if !is_alone("verdicts::endless_output_costs_the_engine_no_memory_beyond_the_cap") {
         return;
     }
     let blocks: u64 = if stress() { 10_000 } else { 300 };

@@ -1,0 +1,121 @@
+//! A JSON object with known keys: which are given, where, and which are not known.
+
+use std::time::Duration;
+
+use super::field::Field;
+use crate::json::{Entry, Fault, Raw};
+
+/// An object with known keys.
+pub(super) struct Object<'a> {
+    /// Empty for the call itself.
+    name: &'static str,
+    /// Where it stands in the line.
+    pub(super) at: usize,
+    entries: Vec<Entry<'a>>,
+}
+
+impl<'a> Object<'a> {
+    pub(super) fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            at: 0,
+            entries: Vec::new(),
+        }
+    }
+
+    pub(super) fn parse(&mut self, raw: Raw<'a>) -> Result<(), Fault> {
+        self.at = raw.at + (raw.text.len() - raw.text.trim_start().len());
+        if !raw.text.trim_start().starts_with('{') {
+            let message = format!("expected an object, not {}", raw.kind());
+            // What is no JSON at all says so itself.
+            raw.value()?;
+            return Err(Fault::new(self.at, message));
+        }
+        raw.entries(&mut self.entries)
+    }
+
+    /// The field, unless it is absent or null. `name` is as users write it, with the object's name before a dot.
+    pub(super) fn get(&self, name: &'static str) -> Option<Field<'a>> {
+        let key = name.rsplit_once('.').map_or(name, |(_, key)| key);
+        let entry = self.entries.iter().find(|entry| entry.key == key)?;
+        let raw = entry.value;
+        (!raw.is_null()).then_some(Field { name, raw })
+    }
+
+    /// Refuses unknown keys with the nearest known one, and duplicates.
+    pub(super) fn check_keys(&self, known: &[&[&str]]) -> Result<(), Fault> {
+        let place = match self.name {
+            "" => String::new(),
+            name => format!(" in `{name}`"),
+        };
+        let is_known = |key: &str| known.iter().any(|keys| keys.contains(&key));
+        for (index, entry) in self.entries.iter().enumerate() {
+            let key = &entry.key;
+            if !is_known(key) {
+                let (key, hint) = (short(key), hint(key, known));
+                let message = format!("unknown key `{key}`{place} ({hint})");
+                return Err(Fault::new(entry.key_at, message));
+            }
+            if self.entries[..index]
+                .iter()
+                .any(|before| before.key == *key)
+            {
+                let message = format!("duplicate key `{key}`{place} (give it once)");
+                return Err(Fault::new(entry.key_at, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses each of `keys` that is given.
+    pub(super) fn refuse(&self, keys: &[&'static str], why: &str) -> Result<(), Fault> {
+        let refused = |entry: &&Entry<'_>| keys.contains(&&*entry.key) && !entry.value.is_null();
+        match self.entries.iter().find(refused) {
+            Some(entry) => {
+                let message = format!("`{}` {why} (remove it)", entry.key);
+                Err(Fault::new(entry.key_at, message))
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn seconds(&self, name: &'static str) -> Result<Option<Duration>, Fault> {
+        self.get(name).map(Field::seconds).transpose()
+    }
+
+    pub(super) fn count(&self, name: &'static str) -> Result<Option<u64>, Fault> {
+        self.get(name).map(Field::count).transpose()
+    }
+
+    /// Where the field that an invalid call names stands.
+    pub(super) fn locate(&self, field: &str) -> usize {
+        let key = field.split('.').next().unwrap_or(field);
+        let entry = self.entries.iter().find(|entry| entry.key == key);
+        entry.map_or(self.at, |entry| entry.value.at)
+    }
+}
+
+/// Enough of a key to know it by, however long it is.
+fn short(key: &str) -> String {
+    const LONGEST: usize = 60;
+    match key.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &key[..end]),
+        None => key.into(),
+    }
+}
+
+/// The nearest key, or all of them.
+fn hint(key: &str, known: &[&[&str]]) -> String {
+    let known = || known.iter().flat_map(|keys| keys.iter());
+    let key = short(key);
+    let nearest = known()
+        .map(|candidate| (strsim::jaro_winkler(&key, candidate), candidate))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    match nearest {
+        Some((likeness, candidate)) if likeness > 0.8 => format!("did you mean `{candidate}`?"),
+        _ => {
+            let keys: Vec<_> = known().map(|key| format!("`{key}`")).collect();
+            format!("the keys are {}", keys.join(", "))
+        }
+    }
+}

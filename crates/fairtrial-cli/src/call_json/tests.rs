@@ -1,0 +1,240 @@
+use super::*;
+use fairtrial_exec::{Isolation, ResultFormat};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+fn read(text: &str) -> (Json, Result<Call, Fault>) {
+    CallReader::new("/base".into(), Level::None).read(text, 9)
+}
+
+fn fault_of(text: &str) -> String {
+    let fault = read(text).1.expect_err(text);
+    let (_, column) = fault.place(text);
+    format!("{column}: {}", fault.message)
+}
+
+/// EX-102
+#[test]
+fn each_fault_has_its_column_and_a_hint() {
+    let table = [
+        (
+            r#"{"argv": ["true"], "timeout_s": 1"#,
+            "33: EOF while parsing an object (a line is one JSON object)",
+        ),
+        (
+            r#"{"argv" ["true"]}"#,
+            "9: expected `:` (a line is one JSON object)",
+        ),
+        (
+            r#"{"argv": ["true"]} x"#,
+            "20: trailing characters (a line is one JSON object)",
+        ),
+        (
+            "[1]",
+            "1: expected an object, not an array (a line is one JSON object)",
+        ),
+        ("nope", "1: expected value (a line is one JSON object)"),
+        (
+            r#"{"argv": ["true"], "timeout": 1}"#,
+            "20: unknown key `timeout` (did you mean `timeout_s`?)",
+        ),
+        (
+            r#"{"argv": ["true"], "limits": {"memory": 1}}"#,
+            "31: unknown key `memory` in `limits` (did you mean `memory_bytes`?)",
+        ),
+        (
+            r#"{"argv": ["true"], "limits": {"zzz": 1}}"#,
+            "31: unknown key `zzz` in `limits` (the keys are `memory_bytes`, `cpu_s`, `processes`, `open_files`, \
+             `file_bytes`, `output_bytes`)",
+        ),
+        (
+            r#"{"argv": ["true"], "argv": ["false"]}"#,
+            "20: duplicate key `argv` (give it once)",
+        ),
+        (
+            r#"{"argv": ["true"], "env": {"A": "1", "A": "2"}}"#,
+            "38: duplicate key `A` in `env` (give it once)",
+        ),
+        (
+            r#"{"source": "", "function": "f", "kwargs": {"a": 1, "a": 2}}"#,
+            "52: duplicate key `a` (give it once)",
+        ),
+        (
+            "{}",
+            "1: nothing to run (give `source` or `file`, or `argv`)",
+        ),
+        (
+            r#"{"source": "", "file": "a.py", "function": "f"}"#,
+            "24: both `source` and `file` (give one of them)",
+        ),
+        (
+            r#"{"source": ""}"#,
+            "1: `function` is missing (name the function to call)",
+        ),
+        (
+            r#"{"source": "", "function": ""}"#,
+            "28: `function`: is empty; name the function to call",
+        ),
+        (
+            r#"{"argv": ["true"], "preload": ["numpy"]}"#,
+            "20: `preload` does not go with `argv` (remove it)",
+        ),
+        (
+            r#"{"source": "", "function": "f", "stdin": ""}"#,
+            "33: `stdin` goes with `argv` only (remove it)",
+        ),
+        (r#"{"argv": []}"#, "10: `argv`: names no program"),
+        (
+            r#"{"argv": "true"}"#,
+            "10: `argv`: must be an array of strings, not a string",
+        ),
+        (
+            r#"{"argv": ["true", 1]}"#,
+            "19: `argv`: must hold strings only, not a number",
+        ),
+        (
+            r#"{"argv": ["true"], "timeout_s": "5s"}"#,
+            "33: `timeout_s`: must be a number of seconds, not a string",
+        ),
+        (
+            r#"{"argv": ["true"], "timeout_s": -1}"#,
+            "33: `timeout_s`: must be a positive number of seconds, not -1",
+        ),
+        (
+            r#"{"argv": ["true"], "queue_timeout_s": 0}"#,
+            "39: `queue_timeout_s`: must be a positive number of seconds, not 0",
+        ),
+        (
+            r#"{"argv": ["true"], "timeout_s": 1e999}"#,
+            "37: number out of range",
+        ),
+        (
+            r#"{"argv": ["true"], "timeout_s": NaN}"#,
+            "33: expected value (a line is one JSON object)",
+        ),
+        (
+            r#"{"argv": ["true"], "limits": {"memory_bytes": -5}}"#,
+            "47: `limits.memory_bytes`: must not be negative, as -5 is",
+        ),
+        (
+            r#"{"argv": ["true"], "limits": {"processes": 0}}"#,
+            "44: `limits.processes`: must be greater than 0",
+        ),
+        (
+            r#"{"argv": ["true"], "limits": {"open_files": 1.5}}"#,
+            "45: `limits.open_files`: must be a whole number, not 1.5",
+        ),
+        (
+            r#"{"argv": ["true"], "limits": {"file_bytes": 99999999999999999999}}"#,
+            "45: `limits.file_bytes`: 99999999999999999999 is out of range",
+        ),
+        (
+            r#"{"argv": ["true"], "limits": []}"#,
+            "30: `limits`: must be an object, not an array",
+        ),
+        (
+            r#"{"argv": ["true"], "env": {"A": 1}}"#,
+            "33: `env.A`: must be a string, or null to unset it, not a number",
+        ),
+        (
+            r#"{"argv": ["true"], "env": {"A=B": "x"}}"#,
+            "27: `env.A=B`: a variable's name is not empty and has no `=` or NUL",
+        ),
+        (
+            r#"{"argv": ["true"], "sandbox": "strict"}"#,
+            "31: `sandbox`: level `strict` is not available in this version; use `none`",
+        ),
+        (
+            r#"{"argv": ["true"], "sandbox": "jail"}"#,
+            "31: `sandbox`: unknown level `jail`; the levels are `none`, `limits` and `strict`",
+        ),
+        (
+            r#"{"source": "", "function": "f", "isolation": "new"}"#,
+            "46: `isolation`: `new` is neither `fresh` nor `reuse`",
+        ),
+        (
+            r#"{"source": "", "function": "f", "args": {}}"#,
+            "41: `args`: must be an array, not an object",
+        ),
+        (
+            r#"{"source": "", "function": "f", "args": [], "kwargs": {"a": [{"$bytes": 3}]}}"#,
+            "55: `$.kwargs.a[0].$bytes`: expected base64 text",
+        ),
+        (
+            r#"{"source": "", "function": "f", "kwargs": 3}"#,
+            "43: `kwargs`: must be an object, not a number",
+        ),
+        (
+            r#"{"file": "missing.py", "function": "f"}"#,
+            "10: `file`: cannot read `/base/missing.py`: No such file or directory \
+             (a relative path starts where the file of calls is)",
+        ),
+        (
+            r#"{"é": 1, "id": 1.5}"#,
+            "16: `id`: must be a string or an integer of at most 64 bits",
+        ),
+    ];
+    for (line, fault) in table {
+        assert_eq!(fault_of(line), fault, "{line}");
+    }
+}
+
+/// EX-99
+#[test]
+fn the_id_is_echoed_wherever_it_can_be_read_and_else_is_the_line() {
+    assert_eq!(read(r#"{"id": "a", "argv": ["true"]}"#).0, json!("a"));
+    assert_eq!(read(r#"{"id": -3, "argv": 1}"#).0, json!(-3));
+    assert_eq!(read(r#"{"id": 7, "argv": ["tr"#).0, json!(7));
+    assert_eq!(read(r#"{"argv": ["true"]}"#).0, json!(9));
+    assert_eq!(read(r#"{"id": [1], "argv": ["true"]}"#).0, json!(9));
+    assert_eq!(read("x").0, json!(9));
+}
+
+/// EX-99
+#[test]
+fn every_key_reaches_the_call_and_relative_paths_are_those_of_the_base() {
+    let line = r#"{"source": "def f(): pass", "function": "f", "args": [1], "kwargs": {"k": 2},
+        "python": "bin/python", "python_path": ["lib", "/abs"], "env": {"A": "1", "B": null}, "cwd": "w",
+        "timeout_s": 1.5, "queue_timeout_s": 2, "term_grace_s": 0, "sandbox": "none", "isolation": "reuse",
+        "preload": ["math"], "result": "pickle", "capture_bytes": 0,
+        "limits": {"memory_bytes": 1, "cpu_s": 0.5, "processes": 2, "open_files": 3, "file_bytes": 4,
+                   "output_bytes": 5}}"#;
+    let mut wanted = Call::source(
+        "def f(): pass",
+        "f",
+        value::arguments_from_json(&json!([1]), &json!({"k": 2})).unwrap(),
+    );
+    wanted.env = BTreeMap::from([("A".into(), Some("1".into())), ("B".into(), None)]);
+    wanted.cwd = Some("/base/w".into());
+    wanted.timeout = Some(Duration::from_millis(1500));
+    wanted.queue_timeout = Some(Duration::from_secs(2));
+    wanted.capture_bytes = 0;
+    wanted.limits = Limits {
+        memory_bytes: Some(1),
+        cpu: Some(Duration::from_millis(500)),
+        processes: Some(2),
+        open_files: Some(3),
+        file_bytes: Some(4),
+        output_bytes: Some(5),
+    };
+    *wanted.python_mut().unwrap() = PythonTerms {
+        python: "/base/bin/python".into(),
+        python_path: vec!["/base/lib".into(), "/abs".into()],
+        preload: vec!["math".into()],
+        isolation: Isolation::Reuse,
+        result: ResultFormat::Pickle,
+    };
+    assert_eq!(read(line).1, Ok(wanted));
+}
+
+#[test]
+fn a_null_counts_as_not_given() {
+    let line = r#"{"id": null, "argv": ["cat"], "stdin": "x", "timeout_s": null, "preload": null, "limits": null}"#;
+    let (id, call) = read(line);
+    let mut wanted = Call::command(["cat"]);
+    wanted.work = Work::Command(CommandWork {
+        argv: vec!["cat".into()],
+        stdin: b"x".to_vec(),
+    });
+    assert_eq!((id, call), (json!(9), Ok(wanted)));
+}

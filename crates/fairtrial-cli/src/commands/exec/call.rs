@@ -1,0 +1,309 @@
+//! The call that flags describe, checked as far as it can be before anything starts.
+
+use std::path::Path;
+
+use fairtrial_exec::{Call, CommandWork, InvalidCall, PythonTerms, SourceWork, Work, value};
+use serde_json::Value as Json;
+
+use crate::args::{ExecArgs, PythonArgs};
+use crate::call_json::{is_of_kwargs, read_source, resolve_python};
+use crate::engine;
+use crate::failure::Failure;
+use crate::json::{Fault, Raw};
+
+/// The call; relative paths are those of `base`.
+pub(super) fn from_args(args: &ExecArgs, base: &Path) -> Result<Call, Failure> {
+    let mut call = Call::new(if args.argv.is_empty() {
+        source_work(args, base)?
+    } else {
+        command_work(args)?
+    });
+    set_terms(&mut call, args, base)?;
+    call.validate().map_err(|invalid| usage(&invalid))?;
+    Ok(call)
+}
+
+fn source_work(args: &ExecArgs, base: &Path) -> Result<Work, Failure> {
+    let Some(file) = &args.file else {
+        let message = "fairtrial: nothing to run (give FILE.py, or a command after `--`)";
+        return Err(Failure::Usage(message.into()));
+    };
+    let place = file.display().to_string();
+    let source = read_source(file).map_err(|problem| {
+        let what = format!("cannot read it: {problem} (give the path of a Python file)");
+        Failure::usage(&place, what)
+    })?;
+    let python = &args.python;
+    let Some(function) = &python.function else {
+        return Err(Failure::usage(
+            "--function",
+            "is missing (name the function to call)",
+        ));
+    };
+    Ok(Work::Source(SourceWork {
+        source,
+        filename: place,
+        function: function.clone(),
+        arguments: arguments(python)?,
+        python: python_terms(python, base),
+    }))
+}
+
+fn python_terms(python: &PythonArgs, base: &Path) -> PythonTerms {
+    let default = PythonTerms::default();
+    let interpreter = python.python.clone().unwrap_or(default.python.clone());
+    PythonTerms {
+        python: resolve_python(base, interpreter),
+        python_path: python
+            .python_path
+            .iter()
+            .map(|dir| base.join(dir))
+            .collect(),
+        preload: python.preload.clone(),
+        ..default
+    }
+}
+
+fn arguments(python: &PythonArgs) -> Result<Vec<u8>, Failure> {
+    let args = json_option("--args", python.args.as_deref(), "[]", "an array")?;
+    let kwargs = json_option("--kwargs", python.kwargs.as_deref(), "{}", "an object")?;
+    value::arguments_from_json(&args, &kwargs).map_err(|error| {
+        let option = if is_of_kwargs(&error) {
+            "--kwargs"
+        } else {
+            "--args"
+        };
+        Failure::usage(option, error)
+    })
+}
+
+/// The value of an option that holds JSON of the `wanted` kind.
+fn json_option(
+    name: &str,
+    given: Option<&str>,
+    default: &str,
+    wanted: &str,
+) -> Result<Json, Failure> {
+    let raw = Raw::whole(given.unwrap_or(default));
+    let value = raw
+        .value()
+        .map_err(|fault| placed(name, raw.text, &fault))?;
+    if raw.kind() == wanted {
+        return Ok(value);
+    }
+    let message = format!("must be {wanted}, not {} (as in `{default}`)", raw.kind());
+    Err(placed(name, raw.text, &Fault::new(0, message)))
+}
+
+fn placed(name: &str, text: &str, fault: &Fault) -> Failure {
+    let (line, column) = fault.place(text);
+    Failure::usage(&format!("{name}:{line}:{column}"), &fault.message)
+}
+
+fn command_work(args: &ExecArgs) -> Result<Work, Failure> {
+    let python = &args.python;
+    let python_only = [
+        ("FILE.py", args.file.is_some()),
+        ("--function", python.function.is_some()),
+        ("--args", python.args.is_some()),
+        ("--kwargs", python.kwargs.is_some()),
+        ("--python", python.python.is_some()),
+        ("--python-path", !python.python_path.is_empty()),
+        ("--preload", !python.preload.is_empty()),
+    ];
+    if let Some((name, _)) = python_only.iter().find(|(_, given)| *given) {
+        return Err(Failure::usage(
+            name,
+            "does not go with a command after `--` (remove one of them)",
+        ));
+    }
+    Ok(Work::Command(CommandWork {
+        argv: args.argv.clone(),
+        stdin: Vec::new(),
+    }))
+}
+
+fn set_terms(call: &mut Call, args: &ExecArgs, base: &Path) -> Result<(), Failure> {
+    let (terms, limits) = (&args.terms, &args.limits);
+    call.timeout = terms.timeout;
+    call.sandbox = match terms.sandbox {
+        Some(level) => level,
+        None => engine::default_sandbox()?,
+    };
+    let variables = terms.env.iter().cloned();
+    call.env = variables.map(|(name, value)| (name, Some(value))).collect();
+    call.cwd = terms.cwd.as_ref().map(|dir| base.join(dir));
+    call.limits.memory_bytes = limits.memory;
+    call.limits.cpu = limits.cpu;
+    call.limits.processes = limits.processes;
+    call.limits.open_files = limits.open_files;
+    call.limits.file_bytes = limits.file_size;
+    call.limits.output_bytes = limits.output.or(call.limits.output_bytes);
+    let passed_through = matches!(call.work, Work::Command(_)) && !args.json;
+    if let Some(bytes) = terms.capture {
+        call.capture_bytes = bytes;
+    } else if passed_through && let Some(bytes) = call.limits.output_bytes {
+        // What the limit lets through is all kept, so none of it is lost.
+        call.capture_bytes = bytes;
+    }
+    Ok(())
+}
+
+/// Names the option instead of the field.
+fn usage(invalid: &InvalidCall) -> Failure {
+    let option = match invalid.field.split('.').next_back().unwrap_or_default() {
+        _ if invalid.field.starts_with("env.") => "--env",
+        "timeout_s" => "--timeout",
+        "memory_bytes" => "--memory",
+        "cpu_s" => "--cpu",
+        "processes" => "--processes",
+        "open_files" => "--open-files",
+        "file_bytes" => "--file-size",
+        "output_bytes" => "--output",
+        "sandbox" => "--sandbox",
+        "cwd" => "--cwd",
+        "python" => "--python",
+        "preload" => "--preload",
+        "function" => "--function",
+        "argv" => "ARGV",
+        other => return Failure::usage(other, &invalid.problem),
+    };
+    Failure::usage(option, &invalid.problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+    use fairtrial_exec::DEFAULT_OUTPUT_BYTES;
+    use serde_json::json;
+    use std::time::Duration;
+
+    fn parsed(words: &[&str]) -> Result<Call, String> {
+        let words = ["fairtrial", "exec"].iter().chain(words);
+        let Command::Exec(args) = Cli::try_parse_from(words).unwrap().command else {
+            panic!("the command is exec")
+        };
+        from_args(&args, Path::new("/base")).map_err(|failure| match failure {
+            Failure::Usage(line) => line,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    /// EX-97
+    #[test]
+    fn bad_input_is_one_line_that_names_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.py");
+        std::fs::write(&file, "def f(): pass\n").unwrap();
+        let file = file.to_str().unwrap();
+        let table: [(&[&str], &str); 12] = [
+            (
+                &[],
+                "fairtrial: nothing to run (give FILE.py, or a command after `--`)",
+            ),
+            (
+                &["missing.py", "--function", "f"],
+                "missing.py: cannot read it: No such file or directory (give the path of a Python file)",
+            ),
+            (
+                &[file],
+                "--function: is missing (name the function to call)",
+            ),
+            (
+                &[file, "--function", "f", "--args", "[1, x]"],
+                "--args:1:5: expected value",
+            ),
+            (
+                &[file, "--function", "f", "--args", "3"],
+                "--args:1:1: must be an array, not a number (as in `[]`)",
+            ),
+            (
+                &[file, "--function", "f", "--kwargs", "[]"],
+                "--kwargs:1:1: must be an object, not an array (as in `{}`)",
+            ),
+            (
+                &[
+                    file,
+                    "--function",
+                    "f",
+                    "--kwargs",
+                    "{\"a\": 1,\n \"a\": 2}",
+                ],
+                "--kwargs:2:2: duplicate key `a` (give it once)",
+            ),
+            (
+                &[file, "--function", ""],
+                "--function: is empty; name the function to call",
+            ),
+            (
+                &[file, "--function", "f", "--sandbox", "strict"],
+                "--sandbox: level `strict` is not available in this version; use `none`",
+            ),
+            (
+                &["--preload", "numpy", "--", "true"],
+                "--preload: does not go with a command after `--` (remove one of them)",
+            ),
+            (
+                &[file, "--", "true"],
+                "FILE.py: does not go with a command after `--` (remove one of them)",
+            ),
+            (&["--", ""], "ARGV: names no program"),
+        ];
+        for (words, message) in table {
+            assert_eq!(parsed(words).unwrap_err(), message, "{words:?}");
+        }
+    }
+
+    /// EX-97
+    #[test]
+    fn every_option_reaches_the_call() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.py");
+        std::fs::write(&file, "x = 1\n").unwrap();
+        let file = file.to_str().unwrap();
+        let words = format!(
+            "{file} --function f --args [1] --kwargs {{\"k\":2}} --timeout 5s --memory 512M --cpu 2s --processes 3 \
+             --open-files 4 --file-size 5K --output 6K --sandbox none --python bin/py --python-path lib \
+             --python-path /abs --preload math --env A=1=2 --cwd w --capture 7"
+        );
+        let mut wanted = Call::source(
+            "x = 1\n",
+            "f",
+            value::arguments_from_json(&json!([1]), &json!({"k": 2})).unwrap(),
+        );
+        let Work::Source(work) = &mut wanted.work else {
+            panic!("made as source")
+        };
+        work.filename = file.into();
+        work.python.python = "/base/bin/py".into();
+        work.python.python_path = vec!["/base/lib".into(), "/abs".into()];
+        work.python.preload = vec!["math".into()];
+        wanted.timeout = Some(Duration::from_secs(5));
+        wanted.limits.memory_bytes = Some(512 << 20);
+        wanted.limits.cpu = Some(Duration::from_secs(2));
+        wanted.limits.processes = Some(3);
+        wanted.limits.open_files = Some(4);
+        wanted.limits.file_bytes = Some(5 << 10);
+        wanted.limits.output_bytes = Some(6 << 10);
+        wanted.env.insert("A".into(), Some("1=2".into()));
+        wanted.cwd = Some("/base/w".into());
+        wanted.capture_bytes = 7;
+        let words: Vec<_> = words.split_whitespace().collect();
+        assert_eq!(parsed(&words), Ok(wanted));
+    }
+
+    /// EX-98
+    #[test]
+    fn a_command_that_is_passed_through_loses_no_output() {
+        let capture = |words: &[&str]| parsed(words).unwrap().capture_bytes;
+        assert_eq!(capture(&["--", "true"]), DEFAULT_OUTPUT_BYTES);
+        assert_eq!(capture(&["--output", "9", "--", "true"]), 9);
+        assert_eq!(
+            capture(&["--json", "--", "true"]),
+            fairtrial_exec::DEFAULT_CAPTURE_BYTES
+        );
+        assert_eq!(capture(&["--capture", "9", "--", "true"]), 9);
+    }
+}
