@@ -118,7 +118,9 @@ impl Worker {
     }
 
     pub(super) fn judge_call(&mut self, mut current: Current, ending: Option<Ending>, end: &End) {
-        current.finished_ns = current.finished_ns.or(Some(end.at_ns)); // it ended by itself
+        // It ended by itself, perhaps before its acknowledgement was read.
+        let ended_ns = end.at_ns.max(current.began_ns.unwrap_or(0));
+        current.finished_ns = current.finished_ns.or(Some(ended_ns));
         let ending = ending.map(|ending| match ending {
             Ending::Replied(reply) => Ok(settle(reply, current.file.take(), Writers::Dead)),
             other => Err(other),
