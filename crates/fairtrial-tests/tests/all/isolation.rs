@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use fairtrial_exec::{
     Call, Isolation, Outcome, PickledWork, PythonTerms, ResultFormat, Verdict, Work,
 };
-use fairtrial_tests::{Story, json, running_with, wait_until};
+use fairtrial_tests::{Story, json, note, running_with, wait_until};
 use serde_json::json as j;
 
 /// One thing a call can leave behind: how, and how the next one would notice.
@@ -260,7 +260,7 @@ impl Leak {
     /// A leak that its own call does not notice would prove nothing.
     async fn is_noticed(&self, story: &Story, clean: &serde_json::Value) {
         if self.name == "affinity" && fairtrial_exec::available_cpus() == 1 {
-            eprintln!("affinity cannot be narrowed on a machine with one processor");
+            note("affinity cannot be narrowed on a machine with one processor");
             return;
         }
         let both = self.polluter(&format!("return {}", self.report));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fairtrial_exec::{Call, ErrorReport, Exit, Outcome, Verdict};
 use fairtrial_tests::{
-    Cli, Story, anonymous_bytes, is_alone, json, running_with, stress, wait_until,
+    Cli, Story, anonymous_bytes, is_alone, json, note, running_with, stress, wait_until,
 };
 use serde_json::json as j;
 
@@ -560,7 +560,9 @@ fn on_a_terminal_control_characters_are_shown_and_not_obeyed() {
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
-            eprintln!("skipped: no `script` to make a terminal with: {error}");
+            note(format_args!(
+                "skipped: no `script` to make a terminal with: {error}"
+            ));
             return;
         }
     };
