@@ -363,6 +363,11 @@ impl Worker {
         }
         self.read_frames();
         self.closed_at = None;
+        let half = self.link.as_mut().map_or(0, |link| link.take_rest().len());
+        if half > 0 && end.status == 0 && matches!(self.state, State::Running { .. }) {
+            let reason = format!("it ended after half a frame of {half} bytes");
+            self.state = State::Ending(Ending::Misbehaved(reason));
+        }
         self.apply(Event::Exited(end));
     }
 

@@ -23,7 +23,12 @@ impl Worker {
                 return;
             }
             if matches!(self.state, State::Ending(_) | State::Gone) {
-                link.take_rest(); // late news of a decided call
+                let rest = link.take_rest(); // late news of a decided call
+                if matches!(self.state, State::Ending(Ending::Replied(_))) && !rest.is_empty() {
+                    // One frame is a reply; with more behind it nobody knows which is the answer.
+                    let reason = format!("it sent {} bytes after its reply", rest.len());
+                    self.state = State::Ending(Ending::Misbehaved(reason));
+                }
                 return;
             }
             match link.next() {

@@ -341,36 +341,32 @@ async fn a_call_that_hung_says_where_in_each_thread_and_also_inside_c_code() {
     let story = Story::new();
     for make in [Story::call, Story::reuse_call] {
         for (source, place, threads) in sins {
-            let mut call = make(source, "[]");
-            call.timeout = Some(Duration::from_millis(300));
-            let outcome = story.run(call).await;
-            assert_eq!(outcome.verdict, Verdict::Timeout);
-            let error = outcome.error.expect("a timeout has an error");
-            assert_eq!(error.kind, "Timeout");
-            // Best effort: on a machine that gives the process no turn in 5 ms there is none.
-            if error.traceback.is_empty() {
-                eprintln!("no stacks of `{source}`: the process had no turn before the kill");
-                continue;
-            }
-            assert!(
-                error.traceback.contains(place),
-                "{source}: {}",
-                error.traceback
-            );
-            assert_eq!(
-                error.traceback.matches("most recent call first").count(),
-                threads,
-                "{}",
-                error.traceback
-            );
-            assert!(
-                !error.traceback.contains("<fairtrial>"),
-                "{}",
-                error.traceback
-            );
+            let traceback = hung_stacks(&story, &make(source, "[]"), threads).await;
+            assert!(traceback.contains(place), "{source}: {traceback}");
+            assert!(!traceback.contains("<fairtrial>"), "{traceback}");
+            assert!(!traceback.contains("\"<string>\""), "{traceback}");
         }
     }
     story.end().await;
+}
+
+/// The stacks of a call that hangs. They are best effort: a busy machine may give the process no turn in the 5 ms before
+/// the kill, or too short a one, so that a few tries are allowed.
+async fn hung_stacks(story: &Story, call: &Call, threads: usize) -> String {
+    let mut seen = String::new();
+    for _ in 0..20 {
+        let mut call = call.clone();
+        call.timeout = Some(Duration::from_millis(300));
+        let outcome = story.run(call).await;
+        assert_eq!(outcome.verdict, Verdict::Timeout);
+        let error = outcome.error.expect("a timeout has an error");
+        assert_eq!(error.kind, "Timeout");
+        seen = error.traceback;
+        if seen.matches("most recent call first").count() == threads && seen.contains(" in f") {
+            return seen;
+        }
+    }
+    panic!("no stacks of {threads} threads in 20 tries: {seen}");
 }
 
 /// EX-52

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use fairtrial_exec::{Backend, Call, EngineError, LocalBackend};
-use fairtrial_tests::{Cli, Story, json};
+use fairtrial_tests::{Cli, Story, json, note};
 use serde_json::{Value as Json, json as j};
 
 /// Among them one whose name nobody could have listed.
@@ -102,8 +102,8 @@ fn unprivileged_cli() -> Option<(PathBuf, tempfile::TempDir)> {
         .expect("built with `cargo build -p fairtrial-cli`");
     if rustix::process::geteuid().is_root() {
         if !Path::new("/usr/bin/setpriv").exists() {
-            eprintln!(
-                "skipped: root reads every environment, and there is no `setpriv` to be somebody else"
+            note(
+                "skipped: root reads every environment, and there is no `setpriv` to be somebody else",
             );
             return None;
         }

@@ -5,7 +5,9 @@ use std::process::{Command, Stdio};
 use fairtrial_exec::{
     Body, Call, EngineError, Outcome, ResultFormat, SourceWork, Verdict, Work, value,
 };
-use fairtrial_tests::{Cli, Story, anonymous_bytes, arguments, is_alone, json, stress, wait_until};
+use fairtrial_tests::{
+    Cli, Story, anonymous_bytes, arguments, is_alone, json, note, stress, wait_until,
+};
 use serde_json::{Value as Json, json as j};
 
 const FORGER: &str = include_str!("../../programs/speak_for_the_shim.py");
@@ -317,7 +319,7 @@ async fn large_arguments_arrive_mapped_and_writable() {
 #[test]
 fn a_full_spill_disk_fails_its_call_alone_and_says_what_was_needed() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: mounting a small file system needs root");
+        note("skipped: mounting a small file system needs root");
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
@@ -342,7 +344,7 @@ fn a_full_spill_disk_fails_its_call_alone_and_says_what_was_needed() {
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            eprintln!("skipped: `unshare` cannot be run: {error}");
+            note(format_args!("skipped: `unshare` cannot be run: {error}"));
             return;
         }
     };
@@ -351,10 +353,10 @@ fn a_full_spill_disk_fails_its_call_alone_and_says_what_was_needed() {
     std::io::Write::write_all(&mut child.stdin.take().expect("piped"), lines.as_bytes()).ok(); // it may have ended
     let output = child.wait_with_output().expect("it ends");
     if output.status.code() == Some(77) || output.stdout.is_empty() {
-        eprintln!(
+        note(format_args!(
             "skipped: no mount namespace here: {}",
             String::from_utf8_lossy(&output.stderr)
-        );
+        ));
         return;
     }
     let text = String::from_utf8_lossy(&output.stdout);
@@ -500,7 +502,7 @@ async fn a_pickle_stays_closed_in_engine_and_command_line() {
 }
 
 /// What the vectors' expressions refer to.
-const VECTOR_NAMES: &str = "import array, collections, enum, struct\n";
+const VECTOR_NAMES: &str = "import struct\n";
 
 /// EX-65: from Python to the engine and back, for every vector of the codec that needs no numpy.
 #[tokio::test]
@@ -517,7 +519,10 @@ async fn values_make_the_round_trip_exactly() {
         tried += 1;
         let hex = vector["hex"].as_str().expect("text");
         let made = story
-            .reuse(&format!("def f():\n    return {python}"), "[]")
+            .reuse(
+                &format!("{VECTOR_NAMES}def f():\n    return {python}"),
+                "[]",
+            )
             .await;
         assert_eq!(to_hex(body(&made)), hex, "{python}");
         if vector["exact"] == true {
@@ -555,7 +560,7 @@ async fn subclasses_travel_as_their_base() {
 #[tokio::test]
 async fn numpy_values_make_the_round_trip_and_memmaps_arrive_as_arrays() {
     let Some(python) = std::env::var_os("FAIRTRIAL_TEST_NUMPY") else {
-        eprintln!("skipped: FAIRTRIAL_TEST_NUMPY names no interpreter with numpy");
+        note("skipped: FAIRTRIAL_TEST_NUMPY names no interpreter with numpy");
         return;
     };
     let story = Story::with(|config| config.max_workers = 1);
@@ -612,7 +617,7 @@ async fn numpy_values_make_the_round_trip_and_memmaps_arrive_as_arrays() {
 #[tokio::test]
 async fn the_shim_does_not_import_numpy_by_itself() {
     let Some(python) = std::env::var_os("FAIRTRIAL_TEST_NUMPY") else {
-        eprintln!("skipped: FAIRTRIAL_TEST_NUMPY names no interpreter with numpy");
+        note("skipped: FAIRTRIAL_TEST_NUMPY names no interpreter with numpy");
         return;
     };
     let story = Story::with(|config| config.max_workers = 1);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fairtrial_exec::{Call, ErrorReport, Exit, Outcome, Verdict};
 use fairtrial_tests::{
-    Cli, Story, anonymous_bytes, is_alone, json, running_with, stress, wait_until,
+    Cli, Story, anonymous_bytes, is_alone, json, note, running_with, stress, wait_until,
 };
 use serde_json::json as j;
 
@@ -102,16 +102,12 @@ async fn a_limit_that_killed_is_the_verdict_and_not_the_signal_it_killed_with() 
             outcome.error
         );
     }
-    // Python ignores SIGXFSZ and raises; a program that does not is killed by the kernel.
-    assert_eq!(story.run(over_file).await.verdict, Verdict::Exception);
-    let mut command = Call::command(["sh", "-c", "head -c 5000 /dev/zero > x; exit 0"]);
+    // Here it is the kernel that kills, with a signal that has no other cause.
+    let mut command = Call::command(["sh", "-c", "exec head -c 5000 /dev/zero > x"]);
     command.limits.file_bytes = Some(1000);
-    let outcome = story.run(command).await;
-    assert!(
-        matches!(outcome.verdict, Verdict::Ok | Verdict::DiskLimit),
-        "{}",
-        outcome.verdict
-    );
+    for call in [over_file, command] {
+        assert_eq!(story.run(call).await.verdict, Verdict::DiskLimit);
+    }
     story.end().await;
 }
 
@@ -531,6 +527,51 @@ async fn output_is_bytes_and_its_text_replaces_what_is_not_utf_8() {
     assert_eq!(outcome.stdout.bytes(), b"a\xff\0b\x1b[31m");
     assert_eq!(outcome.stdout.text(), "a\u{fffd}\0b\u{1b}[31m");
     story.end().await;
+}
+
+/// EX-80
+#[test]
+fn on_a_terminal_control_characters_are_shown_and_not_obeyed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("paint.py");
+    std::fs::write(
+        &file,
+        "def f():\n    print('\\x1b]0;title\\x07\\x1b[31mred')\n",
+    )
+    .expect("a file");
+    let mut binary = std::env::current_exe().expect("this process has a program");
+    binary.pop();
+    binary.pop();
+    let binary = binary.join("fairtrial");
+    let line = format!(
+        "'{}' exec '{}' --function f",
+        binary.display(),
+        file.display()
+    );
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "`script` gives the binary a terminal"
+    )]
+    let mut command = std::process::Command::new("script");
+    command
+        .args(["-qec", &line, "/dev/null"])
+        .env("FAIRTRIAL_SPILL_DIR", dir.path().join("s"))
+        .stdin(std::process::Stdio::null());
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => {
+            note(format_args!(
+                "skipped: no `script` to make a terminal with: {error}"
+            ));
+            return;
+        }
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("red") && text.contains("title"), "{text:?}");
+    assert!(
+        !text.contains("\u{1b}[31mred") && !text.contains("\u{1b}]0;title"),
+        "{text:?}"
+    );
 }
 
 fn error(outcome: Outcome) -> ErrorReport {
