@@ -313,10 +313,8 @@ impl Worker {
         }
         self.read_frames();
         self.closed_at = None;
-        if self.mode == Mode::Command {
-            if let Some(current) = &mut self.current {
-                current.finished_ns = current.finished_ns.or(Some(end.at_ns));
-            }
+        if let Some(current) = &mut self.current {
+            current.finished_ns = current.finished_ns.or(Some(end.at_ns));
         }
         self.apply(Event::Exited(end));
     }
