@@ -282,7 +282,8 @@ impl Pool {
             return;
         };
         self.warm_interpreters(&site);
-        while self.running.len() < self.config.max_workers {
+        // A start that fails for want of a resource pauses them all.
+        while self.running.len() < self.config.max_workers && self.not_before.is_none() {
             let lanes = &self.lanes;
             let ready = |lane: Lane| {
                 lane == COMMANDS
