@@ -71,10 +71,10 @@ impl Process {
     /// Sends a signal; whoever is gone does not get it, nor does a namesake.
     pub fn signal(self, signal: Signal) {
         let pid = Pid::from_raw(self.pid.cast_signed()).expect("no process has the number 0");
-        if let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) {
-            if self.is_running() {
-                pidfd_send_signal(&handle, signal).ok(); // it ended just now
-            }
+        if let Ok(handle) = pidfd_open(pid, PidfdFlags::empty())
+            && self.is_running()
+        {
+            pidfd_send_signal(&handle, signal).ok(); // it ended just now
         }
     }
 
