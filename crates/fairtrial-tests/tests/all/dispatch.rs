@@ -237,7 +237,7 @@ async fn race(seed: u64, calls: usize) {
             }
         }
     }
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         let how = Shutdown {
             wait: false,
             cancel_queued: dice.below(2) == 0,
