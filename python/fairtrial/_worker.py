@@ -166,9 +166,9 @@ class Worker:
             if keep:  # the initializer: what it leaves is what later calls find
                 self.terms.take_base()
             else:
-                self.terms.settle()
                 if not pickled:
-                    self.terms.leave()
+                    self.terms.leave()  # first: the reply is out, so the directory may be gone at any moment
+                self.terms.settle()
             self.after_import.clear()
         return reuse or keep
 

@@ -72,9 +72,15 @@ impl LocalConfig {
                 "a whole number above 0",
                 |n: &usize| *n > 0,
             )?,
-            None => default_workers(
-                text("PYTEST_XDIST_WORKER_COUNT").and_then(|count| count.parse().ok()),
-            ),
+            None => default_workers(match text("PYTEST_XDIST_WORKER_COUNT") {
+                Some(value) => Some(parse(
+                    "PYTEST_XDIST_WORKER_COUNT",
+                    &value,
+                    "a whole number",
+                    |_: &usize| true,
+                )?),
+                None => None,
+            }),
         };
         let idle_s = match text("FAIRTRIAL_IDLE_TIMEOUT_S") {
             Some(value) => parse(

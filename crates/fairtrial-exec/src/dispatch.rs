@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::call::Call;
 use crate::clock::Clock;
@@ -28,6 +29,8 @@ pub(crate) struct Dispatch {
     pub(crate) call: Box<Call>,
     pub(crate) answer: oneshot::Sender<Answer>,
     pub(crate) submitted_ns: u64,
+    /// When it has waited too long.
+    pub(crate) queue_deadline: Option<Instant>,
     /// Times a worker took it and did not acknowledge.
     pub(crate) unacknowledged: u32,
     /// Times no process could be had for it.
@@ -61,13 +64,7 @@ pub(crate) enum PoolNews {
     /// It acknowledged its call.
     Began { worker: WorkerNumber, call: CallId },
     /// A call is over.
-    Finished {
-        worker: WorkerNumber,
-        dispatch: Dispatch,
-        answer: Answer,
-        lives: bool,
-        rss_growth: Option<u64>,
-    },
+    Finished(Box<Finished>),
     /// A call was not begun and can be given to somebody else.
     Unstarted {
         worker: WorkerNumber,
@@ -93,6 +90,18 @@ pub(crate) enum PoolNews {
     ZygoteGone { zygote: u64, why: ZygoteEnd },
     /// The launcher is gone.
     LauncherLost,
+}
+
+/// A call that is over.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) worker: WorkerNumber,
+    pub(crate) dispatch: Dispatch,
+    pub(crate) answer: Answer,
+    /// Whether the worker can have another call.
+    pub(crate) lives: bool,
+    /// Since the worker's first call.
+    pub(crate) rss_growth: Option<u64>,
 }
 
 /// Why a call was not begun.

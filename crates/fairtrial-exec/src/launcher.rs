@@ -37,6 +37,7 @@ struct Inner {
     socket: AsyncFd<OwnedFd>,
     /// Messages that found the socket full, in order.
     waiting: RefCell<VecDeque<(ToLauncher, Vec<OwnedFd>)>>,
+    buffer: RefCell<Vec<u8>>,
     flush: Notify,
     routes: RefCell<HashMap<TaskId, mpsc::UnboundedSender<News>>>,
     next_task: Cell<u64>,
@@ -62,6 +63,7 @@ impl Launcher {
             socket: crate::linux::readiness::watch(ours)
                 .map_err(EngineError::io("watching the launcher's socket"))?,
             waiting: RefCell::default(),
+            buffer: RefCell::default(),
             flush: Notify::new(),
             routes: RefCell::default(),
             next_task: Cell::new(1),
@@ -130,7 +132,9 @@ impl Launcher {
     async fn receive(&self) -> io::Result<Option<FromLauncher>> {
         loop {
             let mut ready = self.0.socket.readable().await?;
-            match ready.try_io(|socket| packet::receive(socket.get_ref().as_fd())) {
+            match ready.try_io(|socket| {
+                packet::receive(socket.get_ref().as_fd(), &mut self.0.buffer.borrow_mut())
+            }) {
                 Ok(packet) => {
                     return packet.map(|packet| packet.map(|Packet { message, .. }| message));
                 }

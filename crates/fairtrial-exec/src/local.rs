@@ -1,8 +1,12 @@
 //! The backend on this machine: a handle on the engine's thread, which it starts on first use.
 
+mod interpreters;
+mod member;
+mod news;
 mod pool;
 mod queue;
 mod start;
+mod starting;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -80,6 +84,7 @@ impl LocalBackend {
             call: Box::new(call),
             answer,
             submitted_ns: now_ns(),
+            queue_deadline: None,
             unacknowledged: 0,
             failed_spawns: 0,
         };
@@ -162,12 +167,15 @@ impl LocalBackend {
         }
     }
 
-    fn join(&self) {
-        let thread = match &mut *self.lock() {
+    fn take_thread(&self) -> Option<JoinHandle<()>> {
+        match &mut *self.lock() {
             State::Ended { thread, .. } => thread.take(),
             _ => None,
-        };
-        match thread {
+        }
+    }
+
+    fn join(&self) {
+        match self.take_thread() {
             // A handler that shuts the backend down runs on a thread the engine waits for.
             Some(thread) => thread.join().expect("the engine's thread does not panic"),
             None => self.observers.finish(),
@@ -183,10 +191,11 @@ impl Backend for LocalBackend {
 
     async fn shutdown(&self, how: Shutdown) {
         let (done, finished) = oneshot::channel();
-        if let Some(commands) = self.close() {
-            if commands.send(Command::Shutdown(how, done)).is_ok() && how.wait {
-                finished.await.ok(); // an engine that ended before it heard us has finished too
-            }
+        if let Some(commands) = self.close()
+            && commands.send(Command::Shutdown(how, done)).is_ok()
+            && how.wait
+        {
+            finished.await.ok(); // an engine that ended before it heard us has finished too
         }
         if how.wait {
             self.join();
@@ -203,7 +212,10 @@ impl Drop for LocalBackend {
         if let Some(commands) = self.close() {
             commands.send(Command::Abandon).ok(); // already ended
         }
-        self.join();
+        if let Some(thread) = self.take_thread() {
+            thread.join().expect("the engine's thread does not panic");
+        }
+        self.observers.leave(); // a handler may take its time, dropping may not
     }
 }
 

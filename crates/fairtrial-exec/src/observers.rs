@@ -60,6 +60,14 @@ impl Observers {
         }
     }
 
+    /// Nothing is told after this; what was told before is still delivered, behind the caller's back.
+    pub(crate) fn leave(&self) {
+        self.inner
+            .lock()
+            .expect("no handler runs under the lock")
+            .take();
+    }
+
     /// Waits until everybody has heard everything; nothing is told after this.
     pub(crate) fn finish(&self) {
         let telling = self

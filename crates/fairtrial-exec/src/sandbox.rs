@@ -150,7 +150,7 @@ pub(crate) fn in_force(call: &crate::call::Call, mode: &'static str) -> InForce 
 }
 
 /// What the level `none` always brings.
-pub(crate) fn standing() -> [Mechanism; 8] {
+pub(crate) fn standing() -> [Mechanism; 9] {
     let entry = |name, state, via| Mechanism { name, state, via };
     [
         entry("session", State::Enforced, "setsid"),
@@ -162,8 +162,31 @@ pub(crate) fn standing() -> [Mechanism; 8] {
         ),
         entry("clean_env", State::Enforced, "allow-list"),
         entry("closed_fds", State::Enforced, "close_range"),
+        environ_guard(),
         entry("scratch", State::Enforced, "private directory"),
         entry("wall", State::Enforced, "launcher's timer"),
         entry("output", State::Enforced, "counted by the engine"),
     ]
+}
+
+/// Whether a candidate can read this process's own environment in `/proc` (EX-40).
+#[cfg(feature = "engine")]
+fn environ_guard() -> Mechanism {
+    let hidden = crate::linux::process::is_hidden_from_same_user();
+    let (state, via) = match (hidden, rustix::process::geteuid().is_root()) {
+        (true, false) => (State::Enforced, "undumpable engine"),
+        (true, true) => (
+            State::Partial,
+            "undumpable engine, but a candidate that is root reads it all the same",
+        ),
+        (false, _) => (
+            State::Unavailable,
+            "the host process stays readable, for debuggers",
+        ),
+    };
+    Mechanism {
+        name: "environ_guard",
+        state,
+        via,
+    }
 }

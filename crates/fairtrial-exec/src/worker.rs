@@ -2,10 +2,13 @@
 
 pub(crate) mod ahead;
 pub(crate) mod call_frame;
+pub(crate) mod current;
 pub(crate) mod drive;
+mod finish;
 pub(crate) mod frames;
 pub(crate) mod judge;
 pub(crate) mod link;
+mod listen;
 pub(crate) mod pipes;
 
 use crate::event::ExitReason;

@@ -3,7 +3,10 @@
 //! Spawns, kills, reaps and accounts. Reads nothing a candidate wrote but the kernel's own files about it; one thread,
 //! no async runtime.
 
+mod account;
+mod forks;
 mod serve;
+mod task;
 mod tree;
 mod watch;
 

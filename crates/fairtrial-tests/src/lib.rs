@@ -1,11 +1,17 @@
 //! What end-to-end tests are told with.
 
+mod alone;
 mod cli;
+mod gate;
 mod host;
+mod processes;
 mod shell;
 mod story;
 
+pub use alone::{anonymous_bytes, is_alone, stress};
 pub use cli::{Cli, Finished, Running};
+pub use gate::Gate;
 pub use host::{Census, running_with, wait_until};
+pub use processes::Process;
 pub use shell::Shell;
-pub use story::{Story, arguments, json};
+pub use story::{PATIENCE, Story, arguments, json};

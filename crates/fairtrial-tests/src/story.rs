@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use tempfile::TempDir;
 
 /// Longer than anything here may take; a test that waits so long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A backend and the directory it may use.
 pub struct Story {

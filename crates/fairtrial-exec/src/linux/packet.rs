@@ -65,9 +65,14 @@ pub fn send_or_die_with<T: Serialize>(
 }
 
 /// Receives a message; `None` at the end. A malformed one is an error: the peer is not who it should be.
-pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<Packet<T>>> {
-    let mut buffer = vec![0; MAX_PACKET_BYTES];
-    let (count, mut fds) = recv_with_fds(socket, &mut buffer, MAX_FDS, Wait::AsOpened)?;
+///
+/// `buffer` is room for a packet that a caller keeps between messages.
+pub fn receive<T: DeserializeOwned>(
+    socket: BorrowedFd<'_>,
+    buffer: &mut Vec<u8>,
+) -> io::Result<Option<Packet<T>>> {
+    buffer.resize(MAX_PACKET_BYTES, 0);
+    let (count, mut fds) = recv_with_fds(socket, buffer, MAX_FDS, Wait::AsOpened)?;
     let malformed = || io::Error::new(io::ErrorKind::InvalidData, "malformed launcher message");
     let message = match buffer[..count].split_first() {
         None => return Ok(None),

@@ -29,6 +29,12 @@ pub fn hide_from_same_user() -> io::Result<()> {
     )?)
 }
 
+/// Whether [`hide_from_same_user`] is in force.
+#[must_use]
+pub fn is_hidden_from_same_user() -> bool {
+    rustix::process::dumpable_behavior() == Ok(DumpableBehavior::NotDumpable)
+}
+
 fn set_child_subreaper() -> io::Result<()> {
     // SAFETY: takes numbers only.
     let result = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };

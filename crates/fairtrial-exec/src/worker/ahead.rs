@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 
 use super::call_frame::CallFrame;
-use super::drive::{Current, Worker};
+use super::current::Current;
+use super::drive::Worker;
 use super::{Event, State};
 use crate::dispatch::{Dispatch, PoolNews};
 use crate::event::CallId;

@@ -28,7 +28,7 @@ pub(crate) fn call_frame(
     scratch: Option<&ScratchDir>,
 ) -> Result<CallFrame, EngineError> {
     let terms = call.python().expect("only Python calls have frames");
-    let env = environment(call, worker_id, scratch);
+    let env = environment(site, call, worker_id, scratch);
     let cwd = match (&call.cwd, scratch) {
         (Some(cwd), _) => cwd.clone(),
         (None, Some(scratch)) => scratch.path().to_path_buf(),
@@ -69,11 +69,18 @@ pub(crate) fn call_frame(
 }
 
 /// What the worker itself changes; the rest its interpreter read at its start.
-fn environment(call: &Call, worker_id: &str, scratch: Option<&ScratchDir>) -> Changes {
+fn environment(site: &Site, call: &Call, worker_id: &str, scratch: Option<&ScratchDir>) -> Changes {
     let mut env = Changes::from([("FAIRTRIAL_WORKER_ID".into(), Some(worker_id.into()))]);
-    if let Some(scratch) = scratch {
-        let path = scratch.path().to_string_lossy().into_owned();
-        env.insert("TMPDIR".into(), Some(path));
+    let host = &site.context.config.host_env;
+    let tmpdir = match scratch {
+        Some(scratch) => Some(scratch.path().to_string_lossy().into_owned()),
+        // A pickled function is the caller's own and finds the caller's.
+        None => host
+            .get(std::ffi::OsStr::new("TMPDIR"))
+            .map(|dir| dir.to_string_lossy().into_owned()),
+    };
+    if tmpdir.is_some() {
+        env.insert("TMPDIR".into(), tmpdir);
     }
     let changed = call
         .env

@@ -45,8 +45,7 @@ pub(crate) struct Measured {
     system_ns: Option<u64>,
     pub(crate) peak: Option<(u64, PeakSource)>,
     leaked: Option<u64>,
-    /// Read by the worker itself.
-    by_worker: bool,
+    by: Option<MeasuredBy>,
     /// Resident now, of a worker that lives on.
     pub(crate) rss_bytes: Option<u64>,
 }
@@ -63,7 +62,7 @@ impl Measured {
             system_ns: Some(end.system_ns),
             peak: Some(peak),
             leaked: Some(end.leaked),
-            by_worker: false,
+            by: Some(MeasuredBy::Engine),
             rss_bytes: None,
         }
     }
@@ -73,7 +72,7 @@ impl Measured {
         Self {
             user_ns: usage.map(|(user_ns, _)| user_ns),
             system_ns: usage.map(|(_, system_ns)| system_ns),
-            by_worker: true,
+            by: usage.map(|_| MeasuredBy::Worker),
             ..Self::default()
         }
     }
@@ -94,7 +93,7 @@ impl Measured {
             system_ns: cpu.map(|cpu| cpu.system_ns),
             peak: status.and_then(|status| Some((status.hwm_bytes?, PeakSource::Vmhwm))),
             leaked,
-            by_worker: false,
+            by: Some(MeasuredBy::Engine),
             rss_bytes: status.and_then(|status| status.rss_bytes),
         }
     }
@@ -399,13 +398,7 @@ impl Facts<'_> {
             node_id: Some(self.node_id.to_owned()),
             base_rss_bytes: self.base_rss_bytes,
             leaked_processes: began.and(measured.leaked),
-            measured_by: began.map(|_| {
-                if measured.by_worker {
-                    MeasuredBy::Worker
-                } else {
-                    MeasuredBy::Engine
-                }
-            }),
+            measured_by: began.and(measured.by),
         }
     }
 

@@ -1,1 +1,362 @@
-//! Faults cost what they cost, no more (EX-23).
+//! What faults cost: the table of EX-23.
+
+use std::time::Duration;
+
+use fairtrial_exec::{Call, EngineError, Event, Exit, ExitReason, Verdict};
+use fairtrial_tests::{Gate, PATIENCE, Process, Story, json, wait_until};
+use rustix::process::Signal;
+
+use crate::process::{launcher, script, with_python, worker};
+
+const ONE: &str = "def f(): return 1\n";
+const BREAK_FRAMES: &str = include_str!("../../programs/break_frames.py");
+
+fn exits(events: &[Event]) -> Vec<(ExitReason, Option<Exit>)> {
+    let exits = events.iter().filter_map(|event| match event {
+        Event::WorkerExit { reason, status, .. } => Some((*reason, *status)),
+        _ => None,
+    });
+    exits.collect()
+}
+
+/// EX-23
+#[tokio::test]
+async fn a_worker_that_dies_idle_costs_no_call() {
+    let story = Story::new();
+    let (_, idle) = launcher(&story).await;
+    idle.signal(Signal::KILL);
+    wait_until("its end is told", || !exits(&story.events()).is_empty()).await;
+    assert_eq!(
+        exits(&story.events()),
+        [(ExitReason::Crashed, Some(Exit::Signal(9)))]
+    );
+    let next = story.reuse(ONE, "[]").await;
+    assert_eq!(json(&next), 1);
+    assert_ne!(worker(&next), idle);
+    story.end().await;
+}
+
+/// EX-23: the call that follows at once may find the worker dead; it is not charged.
+#[tokio::test]
+async fn a_worker_that_dies_as_it_is_given_a_call_costs_no_call() {
+    let story = Story::new();
+    for _ in 0..30 {
+        let before = story.reuse(ONE, "[]").await;
+        worker(&before).signal(Signal::KILL);
+        assert_eq!(json(&story.reuse(ONE, "[]").await), 1);
+    }
+    story.end().await;
+}
+
+/// EX-23
+#[tokio::test]
+async fn a_worker_that_dies_in_a_call_costs_that_call() {
+    let story = Story::new();
+    let gate = Gate::new(&story, "gate");
+    let sibling = story.backend.submit(gate.reuse_call()).expect("taken");
+    gate.reached_by(1).await;
+    for (sin, verdict, exit) in [
+        (
+            "os.kill(os.getpid(), 11)",
+            Verdict::Signal,
+            Exit::Signal(11),
+        ),
+        ("os._exit(3)", Verdict::Exit, Exit::Code(3)),
+        ("os._exit(0)", Verdict::NoResult, Exit::Code(0)),
+    ] {
+        let source = format!("import os\ndef f(): {sin}\n");
+        for make in [Story::call, Story::reuse_call] {
+            let outcome = story.run(make(&source, "[]")).await;
+            assert_eq!((outcome.verdict, outcome.exit), (verdict, Some(exit)));
+            assert_eq!(
+                json(&story.run(make(ONE, "[]")).await),
+                1,
+                "the slot is refilled"
+            );
+        }
+    }
+    gate.open();
+    assert_eq!(json(&sibling.await.expect("runs")), "through");
+    story.end().await;
+}
+
+/// EX-23
+#[tokio::test]
+async fn a_call_without_an_ack_goes_to_another_worker_once() {
+    let story = Story::with(|config| config.ack_timeout = Duration::from_millis(300));
+    let gate = Gate::new(&story, "gate");
+    // Two workers that are kept, both stopped by somebody.
+    let both = [gate.reuse_call(), gate.reuse_call()]
+        .map(|call| story.backend.submit(call).expect("taken"));
+    gate.reached_by(2).await;
+    gate.open();
+    let mut stopped = Vec::new();
+    for call in both {
+        stopped.push(worker(&call.await.expect("runs")));
+    }
+    let stop = async |process: Process| {
+        process.signal(Signal::STOP);
+        wait_until("it is stopped", || process.is_stopped()).await;
+    };
+    stop(stopped[0]).await;
+    stop(stopped[1]).await;
+    let outcome = story.reuse(ONE, "[]").await;
+    assert_eq!(outcome.verdict, Verdict::SetupFailed, "{:?}", outcome.error);
+    let message = outcome.error.expect("it says why").message;
+    assert!(message.contains("2 workers did not begin"), "{message}");
+    assert!(!stopped.iter().any(|process| process.is_running()));
+
+    let kept = worker(&story.reuse(ONE, "[]").await);
+    stop(kept).await;
+    assert_eq!(json(&story.reuse(ONE, "[]").await), 1, "the second time");
+    let exits = exits(&story.end().await);
+    assert_eq!(
+        exits[..3],
+        [(ExitReason::Crashed, Some(Exit::Signal(9))); 3]
+    );
+}
+
+/// EX-23: a stopped zygote is not waited for without end, neither by calls nor by their cancellation.
+#[tokio::test]
+async fn a_zygote_that_does_not_fork_is_replaced() {
+    let story = Story::with(|config| config.ack_timeout = Duration::from_millis(300));
+    let (launcher, idle) = launcher(&story).await;
+    let children = launcher.children().into_iter();
+    let zygote: Vec<_> = children.filter(|child| *child != idle).collect();
+    zygote[0].signal(Signal::STOP);
+    wait_until("it is stopped", || zygote[0].is_stopped()).await;
+    let waiting = story.backend.submit(Story::call(ONE, "[]")).expect("taken");
+    let cancelled = story.backend.submit(Story::call(ONE, "[]")).expect("taken");
+    cancelled.cancel();
+    for (call, verdict) in [(waiting, Verdict::Ok), (cancelled, Verdict::Cancelled)] {
+        let answer = tokio::time::timeout(PATIENCE, call).await;
+        let outcome = answer.expect("it resolves").expect("an outcome");
+        assert_eq!(outcome.verdict, verdict);
+    }
+    story.end().await;
+}
+
+/// EX-23
+#[tokio::test]
+async fn a_malformed_or_oversized_frame_costs_that_call() {
+    let story = Story::new();
+    for how in [
+        "magic",
+        "version",
+        "kind",
+        "oversized",
+        "misplaced",
+        "closed",
+    ] {
+        for make in [Story::call, Story::reuse_call] {
+            let outcome = story.run(make(BREAK_FRAMES, &format!("[{how:?}]"))).await;
+            assert_eq!(
+                outcome.verdict,
+                Verdict::BadResult,
+                "{how}: {:?}",
+                outcome.error
+            );
+            let pid = outcome.metrics.worker_pid.expect("it ran");
+            assert!(Process::find(pid).is_none_or(|process| !process.is_running()));
+            assert_eq!(json(&story.run(make(ONE, "[]")).await), 1);
+        }
+    }
+    let crashed = exits(&story.end().await);
+    let crashed = crashed
+        .iter()
+        .filter(|(reason, _)| *reason == ExitReason::Crashed);
+    assert_eq!(crashed.count(), 12);
+}
+
+/// EX-23
+#[tokio::test]
+async fn the_launchers_death_costs_the_acknowledged_calls_and_no_process_survives_it() {
+    let story = Story::with(|config| config.max_workers = 3);
+    let (launcher, idle) = launcher(&story).await;
+    let gate = Gate::new(&story, "gate");
+    let linger = include_str!("../../programs/outlive_everybody.py");
+    let begun = story.path().join("begun");
+    let arguments = serde_json::json!([begun]).to_string();
+    let submit = |call| story.backend.submit(call).expect("taken");
+    let acknowledged = [
+        submit(gate.call()),
+        submit(gate.reuse_call()),
+        submit(Story::call(linger, &arguments)),
+    ];
+    let queued = [
+        submit(Story::call(ONE, "[]")),
+        submit(Story::reuse_call(ONE, "[]")),
+    ];
+    gate.reached_by(2).await;
+    wait_until("all have begun", || begun.exists()).await;
+    let below = launcher.descendants();
+    assert!(below.len() >= 5, "{below:?}");
+
+    launcher.signal(Signal::KILL);
+    for call in acknowledged {
+        let answer = tokio::time::timeout(PATIENCE, call).await;
+        let answer = answer.expect("it resolves");
+        assert!(
+            matches!(answer, Err(EngineError::LauncherLost)),
+            "{answer:?}"
+        );
+    }
+    for call in queued {
+        let answer = tokio::time::timeout(PATIENCE, call).await;
+        assert_eq!(json(&answer.expect("it resolves").expect("runs")), 1);
+    }
+    wait_until("nothing of the old launcher is left", || {
+        !below.iter().any(|process| process.is_running())
+    })
+    .await;
+    let (next, _) = self::launcher(&story).await;
+    assert_ne!(next, launcher);
+    assert!(!idle.is_running());
+    let events = story.end().await;
+    let count = |name| events.iter().filter(|event| event.name() == name).count();
+    assert_eq!(count("submit"), count("complete"));
+    assert_eq!(count("worker_start"), count("worker_exit"));
+}
+
+/// EX-23: a launcher that dies with nothing to do costs nothing, and nobody waits for its workers.
+#[tokio::test]
+async fn the_launchers_death_among_idle_workers_costs_nothing() {
+    let story = Story::new();
+    let (launcher, idle) = launcher(&story).await;
+    launcher.signal(Signal::KILL);
+    wait_until("the idle worker has died with it", || !idle.is_running()).await;
+    assert_eq!(json(&story.reuse(ONE, "[]").await), 1);
+    let (second, _) = self::launcher(&story).await;
+    second.signal(Signal::KILL);
+    let events = story.end().await; // must not wait for the dead
+    let count = |name| events.iter().filter(|event| event.name() == name).count();
+    assert_eq!(count("worker_start"), count("worker_exit"));
+}
+
+/// EX-23: many deaths in the middle of many calls; each call has one answer and nothing stays behind.
+#[tokio::test]
+async fn launchers_that_die_at_random_lose_no_call() {
+    let story = Story::with(|config| config.max_workers = 4);
+    let (mut launcher, _) = launcher(&story).await;
+    for round in 0..5_u64 {
+        let calls: Vec<_> = (0..12)
+            .map(|number| {
+                let make = [Story::call, Story::reuse_call][number % 2];
+                let mut call = make(ONE, "[]");
+                if number % 3 == 0 {
+                    call = Call::command(["true"]);
+                }
+                story.backend.submit(call).expect("taken")
+            })
+            .collect();
+        let moment = Duration::from_micros(round * 1700);
+        tokio::time::sleep(moment).await; // no wait for anything: any moment will do
+        let below = launcher.descendants();
+        launcher.signal(Signal::KILL);
+        for call in calls {
+            match tokio::time::timeout(PATIENCE, call)
+                .await
+                .expect("it resolves")
+            {
+                Ok(outcome) => assert_eq!(outcome.verdict, Verdict::Ok, "{:?}", outcome.error),
+                Err(EngineError::LauncherLost) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        (launcher, _) = self::launcher(&story).await;
+        assert!(!below.iter().any(|process| process.is_running()));
+    }
+    let events = story.end().await;
+    let count = |name| events.iter().filter(|event| event.name() == name).count();
+    assert_eq!(count("submit"), count("complete"));
+    assert_eq!(count("worker_start"), count("worker_exit"));
+}
+
+/// EX-23: the limit on descriptors is the process's own, so the test has a process to itself.
+#[test]
+fn a_spawn_that_fails_for_want_of_descriptors_is_tried_again_and_then_an_engine_error() {
+    if !fairtrial_tests::is_alone(
+        "faults::a_spawn_that_fails_for_want_of_descriptors_is_tried_again_and_then_an_engine_error",
+    ) {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be had");
+    runtime.block_on(async {
+        let story = Story::with(|config| config.max_workers = 1);
+        assert_eq!(json(&story.source(ONE, "[]").await), 1);
+        let hoard = || {
+            let mut hoard = Vec::new();
+            while let Ok(descriptor) = rustix::io::dup(rustix::stdio::stdin()) {
+                hoard.push(descriptor);
+            }
+            hoard
+        };
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let before = getrlimit(Resource::Nofile);
+        let few = Rlimit {
+            current: Some(200),
+            maximum: before.maximum,
+        };
+        setrlimit(Resource::Nofile, few).expect("a soft limit can be lowered");
+
+        // For a while: nobody notices.
+        let held = hoard();
+        let waiting = [Story::call(ONE, "[]"), Call::command(["true"])]
+            .map(|call| story.backend.submit(call).expect("taken"));
+        tokio::task::spawn_blocking(|| ()).await.ok(); // the engine's thread had its turn
+        drop(held);
+        for call in waiting {
+            assert_eq!(call.await.expect("runs").verdict, Verdict::Ok);
+        }
+
+        // For good: the call at the head is told.
+        let held = hoard();
+        let answer = story.try_run(Story::call(ONE, "[]")).await;
+        drop(held);
+        assert!(
+            matches!(&answer, Err(EngineError::Spawn { source, .. })
+                if source.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error())),
+            "{answer:?}"
+        );
+        assert_eq!(json(&story.source(ONE, "[]").await), 1);
+        story.end().await;
+    });
+}
+
+/// EX-23
+#[tokio::test]
+async fn five_start_failures_in_a_row_fail_the_keys_queued_calls_and_it_is_tried_again() {
+    let story = Story::new();
+    let tries = story.path().join("tries");
+    let mended = story.path().join("mended");
+    let dying = script(
+        &story,
+        "dying-python",
+        &format!(
+            "#!/bin/sh\nif [ -e '{mended}' ]; then exec python3 \"$@\"; fi\n\
+             echo try >> '{tries}'\necho 'cannot load libpython' >&2\nexit 127\n",
+            mended = mended.display(),
+            tries = tries.display()
+        ),
+    );
+    let call = || with_python(Story::call(ONE, "[]"), &dying);
+    let queued = [call(), call()].map(|call| story.backend.submit(call).expect("taken"));
+    let other = story.backend.submit(Story::call(ONE, "[]")).expect("taken");
+    for call in queued {
+        let outcome = call.await.expect("an outcome");
+        assert_eq!(outcome.verdict, Verdict::SetupFailed);
+        let message = outcome.error.expect("it says why").message;
+        assert!(message.contains("cannot load libpython"), "{message}");
+    }
+    let tried = || std::fs::read_to_string(&tries).map_or(0, |text| text.lines().count());
+    assert_eq!(tried(), 5);
+    assert_eq!(json(&other.await.expect("runs")), 1);
+    assert_eq!(story.run(call()).await.verdict, Verdict::SetupFailed);
+    assert_eq!(tried(), 10, "tried again at the next submit");
+    std::fs::write(&mended, "").expect("a file can be written");
+    assert_eq!(json(&story.run(call()).await), 1);
+    story.end().await;
+}

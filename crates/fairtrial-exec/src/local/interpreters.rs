@@ -1,0 +1,241 @@
+//! The launcher and the warm interpreters: started when a call needs them, ended when none does.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::pool::{Pool, START_FAILURES};
+use super::queue::{COMMANDS, Lane};
+use crate::clock::Clock;
+use crate::dispatch::{Context, PoolNews, Site, ZygoteEnd};
+use crate::environment::Environment;
+use crate::error::EngineError;
+use crate::launcher::Launcher;
+use crate::linux::sweep;
+use crate::outcome::ErrorReport;
+use crate::protocol::launcher::ToLauncher;
+use crate::scratch::{ScratchRoot, sweep_dead_roots};
+use crate::spill::SpillDir;
+use crate::verdict::Verdict;
+use crate::zygote::{self, Key, ZygoteHandle, setup_error};
+
+/// What calls of one lane wait for.
+pub(super) struct LaneState {
+    pub(super) key: Option<Key>,
+    pub(super) zygote: ZygoteState,
+    pub(super) failures: u32,
+    pub(super) fresh_calls: u64,
+    pub(super) last_used: Instant,
+}
+
+/// Whether a lane has its zygote.
+pub(super) enum ZygoteState {
+    None,
+    Warming(ZygoteHandle),
+    Ready { handle: ZygoteHandle, threads: u32 },
+}
+
+impl Pool {
+    pub(super) fn warm_interpreters(&mut self, site: &Site) {
+        for lane in self.queue.lanes() {
+            let index = lane.0 as usize;
+            if lane == COMMANDS || !matches!(self.lanes[index].zygote, ZygoteState::None) {
+                continue;
+            }
+            if !self.room_for_zygote() {
+                return;
+            }
+            self.numbers += 1;
+            let key = self.lanes[index]
+                .key
+                .clone()
+                .expect("only commands have no key");
+            match zygote::start(site, self.numbers, &key) {
+                Ok(handle) => self.lanes[index].zygote = ZygoteState::Warming(handle),
+                Err(source) => return self.no_zygote(lane, "making its channels".into(), source),
+            }
+        }
+    }
+
+    /// At most so many zygotes: the idle one used longest ago ends first. `false` if all are wanted.
+    pub(super) fn room_for_zygote(&mut self) -> bool {
+        let alive = self
+            .lanes
+            .iter()
+            .filter(|lane| !matches!(lane.zygote, ZygoteState::None))
+            .count();
+        if alive < self.config.max_zygotes {
+            return true;
+        }
+        let idle = self.lanes.iter().enumerate().filter(|(index, lane)| {
+            matches!(lane.zygote, ZygoteState::Ready { .. }) && !self.queue.has(Lane(*index as u32))
+        });
+        match idle
+            .min_by_key(|(_, lane)| lane.last_used)
+            .map(|(index, _)| index)
+        {
+            Some(index) => {
+                self.lanes[index].zygote = ZygoteState::None; // dropping the handle ends it; its workers go on
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The launcher and what goes with it, started on first use. Without them every queued call fails.
+    pub(super) async fn site(&mut self) -> Option<Site> {
+        if let Some(site) = self.site.as_ref().filter(|site| !site.launcher.is_lost()) {
+            return Some(site.clone());
+        }
+        match self.new_site().await {
+            Ok(site) => Some(self.site.insert(site).clone()),
+            Err(error) => {
+                let text = error.to_string();
+                let mut first = Some(error);
+                for dispatch in self.queue.drain_all() {
+                    let error = first.take().unwrap_or_else(|| EngineError::Unavailable {
+                        problem: text.clone(),
+                    });
+                    self.resolve(dispatch, Err(error));
+                }
+                None
+            }
+        }
+    }
+
+    pub(super) async fn new_site(&mut self) -> Result<Site, EngineError> {
+        let context = match self.site.take() {
+            Some(site) => site.context,
+            None => Rc::new(self.new_context()?),
+        };
+        let launcher = Launcher::start(self.config.launcher.as_deref()).await?;
+        let (parent, name) = context.scratch.place();
+        let parent = parent
+            .try_clone_to_owned()
+            .map_err(EngineError::io("duplicating a descriptor"))?;
+        launcher.send(
+            ToLauncher::ScratchRoot {
+                name: name.as_bytes().to_vec(),
+            },
+            vec![parent],
+        );
+        let (serving, news) = (launcher.clone(), self.news_sender.clone());
+        tokio::task::spawn_local(async move {
+            serving.serve().await;
+            news.send(PoolNews::LauncherLost).ok(); // the pool has ended: nobody to tell
+        });
+        Ok(Site { context, launcher })
+    }
+
+    pub(super) fn new_context(&self) -> Result<Context, EngineError> {
+        let spill = SpillDir::new(&self.config.spill_dir);
+        let scratch = ScratchRoot::create(&spill)?;
+        if let Err(error) = sweep_dead_roots(&spill) {
+            log::warn!("cannot remove what dead engines left: {error}");
+        }
+        Ok(Context {
+            config: self.config.clone(),
+            environment: Environment::new(&self.config),
+            clock: Clock::start(),
+            spill,
+            scratch,
+            next_scratch: Cell::new(1),
+            spare_scratch: RefCell::default(),
+            removals: RefCell::new(JoinSet::new()),
+            news: self.news_sender.clone(),
+        })
+    }
+
+    pub(super) fn zygote_ready(&mut self, number: u64, threads: u32) {
+        let Some(lane) = self.lane_of_zygote(number) else {
+            return;
+        };
+        let lane = &mut self.lanes[lane.0 as usize];
+        lane.failures = 0;
+        lane.last_used = Instant::now();
+        if let ZygoteState::Warming(handle) = std::mem::replace(&mut lane.zygote, ZygoteState::None)
+        {
+            lane.zygote = ZygoteState::Ready { handle, threads };
+        }
+    }
+
+    pub(super) fn zygote_gone(&mut self, number: u64, why: ZygoteEnd) {
+        let Some(lane) = self.lane_of_zygote(number) else {
+            return;
+        };
+        let state = &mut self.lanes[lane.0 as usize];
+        state.zygote = ZygoteState::None;
+        match why {
+            ZygoteEnd::Ended => {}
+            ZygoteEnd::Refused(report) => self.give_up(lane, &report),
+            ZygoteEnd::Died(problem) => {
+                state.failures += 1;
+                if state.failures >= START_FAILURES {
+                    state.failures = 0;
+                    self.give_up(lane, &setup_error(problem));
+                }
+            }
+            ZygoteEnd::Spawn { step, errno } => {
+                self.no_zygote(
+                    lane,
+                    step.name().into(),
+                    io::Error::from_raw_os_error(errno),
+                );
+            }
+        }
+    }
+
+    /// The set-up cannot succeed: calls that wait for it fail, other keys go on.
+    pub(super) fn give_up(&mut self, lane: Lane, report: &ErrorReport) {
+        for dispatch in self.queue.drain(lane) {
+            self.resolve_unstarted(dispatch, Verdict::SetupFailed, report.clone());
+        }
+    }
+
+    /// No process for a zygote: as when there is none for the oldest call that waits for it.
+    pub(super) fn no_zygote(&mut self, lane: Lane, step: String, source: io::Error) {
+        if let Some((lane, dispatch)) = self.queue.pop(|other| other == lane) {
+            self.try_again(lane, dispatch, step, source);
+        }
+    }
+
+    pub(super) fn lane_of_zygote(&self, number: u64) -> Option<Lane> {
+        let has = |lane: &LaneState| match &lane.zygote {
+            ZygoteState::None => false,
+            ZygoteState::Warming(handle) | ZygoteState::Ready { handle, .. } => {
+                handle.number == number
+            }
+        };
+        self.lanes
+            .iter()
+            .position(has)
+            .map(|index| Lane(index as u32))
+    }
+
+    /// Everybody below it has a parent-death signal; what had freed itself from that is found by its mark.
+    pub(super) async fn launcher_lost(&mut self) {
+        let Some(site) = self
+            .site
+            .as_ref()
+            .filter(|site| site.launcher.is_lost())
+            .cloned()
+        else {
+            return;
+        };
+        let marks: Vec<String> = self
+            .workers
+            .values()
+            .map(|member| member.id.clone())
+            .collect();
+        site.launcher.end().await;
+        tokio::task::spawn_blocking(move || sweep::kill_marked(&marks))
+            .await
+            .ok(); // it cannot panic
+        for lane in &mut self.lanes {
+            lane.zygote = ZygoteState::None;
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What workers and zygotes tell the pool.
+
+use std::io;
+
+use tokio::time::Instant;
+
+use super::interpreters::ZygoteState;
+use super::member::recycle;
+use super::pool::{Pool, SPAWN_PAUSE, SPAWN_TRIES, START_FAILURES, cancelled};
+use super::queue::Lane;
+use crate::call::Work;
+use crate::dispatch::{Dispatch, Finished, PoolNews, Unstarted, WorkerNumber};
+use crate::error::EngineError;
+use crate::event::{CallId, Event};
+use crate::outcome::ErrorReport;
+use crate::protocol::launcher::Step;
+use crate::verdict::Verdict;
+use crate::zygote::setup_error;
+
+impl Pool {
+    // ---- news --------------------------------------------------------------------------------------------------
+
+    pub(super) async fn hear(&mut self, news: PoolNews) {
+        match news {
+            PoolNews::WorkerStarted { worker, pid } => self.worker_started(worker, pid),
+            PoolNews::Began { worker, call } => self.began(worker, call),
+            PoolNews::Finished(finished) => self.finished(*finished),
+
+            PoolNews::Unstarted {
+                worker,
+                dispatch,
+                why,
+            } => self.unstarted(worker, dispatch, why),
+            PoolNews::Gone {
+                worker,
+                reason,
+                status,
+            } => {
+                let member = self.workers.remove(&worker);
+                if let Some(member) = member.filter(|member| member.told) {
+                    self.observers.tell(Event::WorkerExit {
+                        worker_id: member.id,
+                        reason,
+                        status,
+                    });
+                }
+            }
+            PoolNews::GivenBack { worker, dispatches } => {
+                dispatches
+                    .into_iter()
+                    .for_each(|dispatch| self.come_back(worker, dispatch));
+            }
+            PoolNews::CanSendAhead { worker } => {
+                if let Some(member) = self.workers.get_mut(&worker) {
+                    member.skipping = false;
+                }
+            }
+            PoolNews::ZygoteReady { zygote, threads } => self.zygote_ready(zygote, threads),
+            PoolNews::ZygoteGone { zygote, why } => self.zygote_gone(zygote, why),
+            PoolNews::LauncherLost => self.launcher_lost().await,
+        }
+    }
+
+    pub(super) fn worker_started(&mut self, worker: WorkerNumber, pid: u32) {
+        let Some(member) = self.workers.get_mut(&worker) else {
+            return;
+        };
+        member.told = true;
+        let zygote_threads = match &self.lanes[member.lane.0 as usize].zygote {
+            ZygoteState::Ready { threads, .. } => Some(*threads),
+            _ => None,
+        };
+        self.observers.tell(Event::WorkerStart {
+            worker_id: member.id.clone(),
+            pid,
+            zygote_threads,
+        });
+    }
+
+    pub(super) fn began(&mut self, worker: WorkerNumber, call: CallId) {
+        if let Some(member) = self.workers.get_mut(&worker) {
+            member.since = Instant::now();
+            let worker_id = member.id.clone();
+            self.observers.tell(Event::Start { call, worker_id });
+        }
+    }
+
+    pub(super) fn finished(&mut self, finished: Finished) {
+        let Finished {
+            worker,
+            dispatch,
+            answer,
+            lives,
+            rss_growth,
+        } = finished;
+        self.running.remove(&dispatch.id);
+        self.unwanted.remove(&dispatch.id);
+        if let Some(member) = self.workers.get_mut(&worker) {
+            member.calls.retain(|call| *call != dispatch.id);
+            member.since = Instant::now();
+            member.served += 1;
+            member.leaving |= !lives;
+            if let Ok(outcome) = &answer {
+                member.learn(outcome);
+            }
+            let ok = answer
+                .as_ref()
+                .is_ok_and(|outcome| outcome.verdict == Verdict::Ok);
+            if let Some(reason) = recycle(&self.config, member, ok, rss_growth).filter(|_| lives) {
+                self.retire(worker, reason);
+            }
+        }
+        self.resolve(dispatch, answer);
+    }
+
+    pub(super) fn unstarted(
+        &mut self,
+        worker: WorkerNumber,
+        mut dispatch: Dispatch,
+        why: Unstarted,
+    ) {
+        self.running.remove(&dispatch.id);
+        if let Some(member) = self.workers.get_mut(&worker) {
+            member.calls.retain(|call| *call != dispatch.id);
+            member.leaving = true;
+        }
+        let lane = self.lane(&dispatch);
+        match why {
+            Unstarted::Spawn {
+                step: step @ (Step::Exec | Step::Chdir),
+                errno,
+            } => {
+                self.workers.remove(&worker);
+                let report = cannot_start(&dispatch, step, errno);
+                self.resolve_unstarted(dispatch, Verdict::SetupFailed, report);
+            }
+            Unstarted::Spawn {
+                step: Step::Zygote,
+                errno: 0,
+            }
+            | Unstarted::LauncherLost => {
+                self.workers.remove(&worker);
+                self.requeue(lane, dispatch);
+            }
+            Unstarted::Spawn { step, errno } => {
+                self.workers.remove(&worker);
+                self.try_again(
+                    lane,
+                    dispatch,
+                    step.name().into(),
+                    io::Error::from_raw_os_error(errno),
+                );
+            }
+            Unstarted::Died | Unstarted::Overdue => {
+                let most = if matches!(why, Unstarted::Overdue) {
+                    2
+                } else {
+                    START_FAILURES
+                };
+                dispatch.unacknowledged += 1;
+                if dispatch.unacknowledged < most {
+                    return self.requeue(lane, dispatch);
+                }
+                let limit = self.config.ack_timeout;
+                let times = dispatch.unacknowledged;
+                let report = match why {
+                    Unstarted::Overdue => {
+                        setup_error(format!("{times} workers did not begin it within {limit:?}"))
+                    }
+                    _ => setup_error(format!("{times} workers died before they began it")),
+                };
+                self.resolve_unstarted(dispatch, Verdict::SetupFailed, report);
+            }
+        }
+    }
+
+    pub(super) fn requeue(&mut self, lane: Lane, dispatch: Dispatch) {
+        if self.unwanted.remove(&dispatch.id) {
+            return self.resolve_unstarted(dispatch, Verdict::Cancelled, cancelled());
+        }
+        self.enqueue(lane, dispatch);
+    }
+
+    /// Processes or descriptors were short: a pause, and a few more tries.
+    pub(super) fn try_again(
+        &mut self,
+        lane: Lane,
+        mut dispatch: Dispatch,
+        step: String,
+        source: io::Error,
+    ) {
+        dispatch.failed_spawns += 1;
+        if dispatch.failed_spawns >= SPAWN_TRIES {
+            return self.resolve(dispatch, Err(EngineError::Spawn { step, source }));
+        }
+        self.not_before = Some(Instant::now() + SPAWN_PAUSE);
+        self.requeue(lane, dispatch);
+    }
+}
+
+fn cannot_start(dispatch: &Dispatch, step: Step, errno: i32) -> ErrorReport {
+    let problem = io::Error::from_raw_os_error(errno);
+    let program = match &dispatch.call.work {
+        Work::Command(work) => work.argv[0].as_str(),
+        _ => "the worker",
+    };
+    match (step, &dispatch.call.cwd) {
+        (Step::Chdir, Some(cwd)) => {
+            setup_error(format!("cannot enter cwd `{}`: {problem}", cwd.display()))
+        }
+        _ => setup_error(format!("cannot run `{program}`: {problem}")),
+    }
+}

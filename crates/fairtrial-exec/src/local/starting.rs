@@ -1,0 +1,295 @@
+//! Which call starts next, and where.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::interpreters::ZygoteState;
+use super::member::Member;
+use super::pool::{Pool, mode_of};
+use super::queue::{COMMANDS, Lane};
+use super::start::{self, Identity, Mailbox, NotStarted};
+use crate::config::Recycle;
+use crate::dispatch::{Dispatch, Site, WorkerNumber};
+use crate::error::EngineError;
+use crate::event::{CallId, ExitReason};
+use crate::protocol::launcher::TaskId;
+use crate::worker::Mode;
+use crate::worker::drive::ToWorker;
+
+impl Pool {
+    // ---- starting ----------------------------------------------------------------------------------------------
+
+    /// Gives free slots to the oldest calls that can start, and warms interpreters for those that cannot yet.
+    pub(super) async fn start_what_can_start(&mut self) {
+        if self.queue.is_empty() || self.not_before.is_some_and(|at| at > Instant::now()) {
+            return;
+        }
+        self.not_before = None;
+        let Some(site) = self.site().await else {
+            return;
+        };
+        self.warm_interpreters(&site);
+        while self.busy() < self.config.max_workers {
+            let lanes = &self.lanes;
+            let ready = |lane: Lane| {
+                lane == COMMANDS
+                    || matches!(lanes[lane.0 as usize].zygote, ZygoteState::Ready { .. })
+            };
+            let Some((lane, dispatch)) = self.queue.pop(ready) else {
+                return;
+            };
+            self.start(&site, lane, dispatch);
+        }
+        self.send_ahead();
+    }
+
+    /// Slots in use: workers that have a call.
+    pub(super) fn busy(&self) -> usize {
+        self.workers
+            .values()
+            .filter(|member| !member.calls.is_empty())
+            .count()
+    }
+
+    /// Every slot is busy: those with short calls get the next ones already, evenly.
+    pub(super) fn send_ahead(&mut self) {
+        if self.config.recycle != Recycle::default() || self.closing.is_some() {
+            return; // whether a worker serves another call is decided between calls
+        }
+        for lane in self.queue.lanes() {
+            while let Some(number) = self.next_ahead(lane) {
+                let goes = |dispatch: &Dispatch| {
+                    mode_of(dispatch) == Mode::Reuse && dispatch.call.queue_timeout.is_none()
+                };
+                let Some(dispatch) = self.queue.pop_if(lane, goes) else {
+                    break;
+                };
+                let (id, generation) = (dispatch.id, self.next_generation());
+                self.give(number, id);
+                let message = ToWorker::Ahead {
+                    dispatch,
+                    generation,
+                };
+                let Some(member) = self.workers.get(&number) else {
+                    return;
+                };
+                if let Err(mpsc::error::SendError(ToWorker::Ahead { dispatch, .. })) =
+                    member.mailbox.send(message)
+                {
+                    self.come_back(number, dispatch); // it is gone, and the news of that is on its way
+                    break;
+                }
+            }
+        }
+    }
+
+    pub(super) fn next_ahead(&self, lane: Lane) -> Option<WorkerNumber> {
+        let takers = self
+            .workers
+            .iter()
+            .filter(|(_, member)| member.lane == lane && member.takes_ahead());
+        takers
+            .min_by_key(|(number, member)| (member.calls.len(), **number))
+            .map(|(number, _)| *number)
+    }
+
+    /// With a slot free, nobody's call waits behind another's long one.
+    pub(super) fn free_stuck(&mut self) {
+        if self.busy() >= self.config.max_workers {
+            return;
+        }
+        let now = Instant::now();
+        for member in self
+            .workers
+            .values_mut()
+            .filter(|member| member.is_stuck(now))
+        {
+            member.skipping = true;
+            member.mailbox.send(ToWorker::TakeBack).ok(); // if it is gone, its calls are on their way here
+        }
+    }
+
+    /// A call left its worker unbegun: back to its place in the queue, unless nobody wants it.
+    pub(super) fn come_back(&mut self, worker: WorkerNumber, dispatch: Dispatch) {
+        self.running.remove(&dispatch.id);
+        let lane = self.lane(&dispatch);
+        if let Some(member) = self.workers.get_mut(&worker) {
+            member.calls.retain(|call| *call != dispatch.id);
+        }
+        self.requeue(lane, dispatch);
+    }
+
+    pub(super) fn start(&mut self, site: &Site, lane: Lane, dispatch: Dispatch) {
+        if let Some(at) = dispatch.queue_deadline {
+            self.queue_deadlines.remove(&(at, dispatch.id)); // it waits no longer
+        }
+        let state = &mut self.lanes[lane.0 as usize];
+        state.last_used = Instant::now();
+        let mode = mode_of(&dispatch);
+        let zygote = match &state.zygote {
+            ZygoteState::Ready { handle, .. } => handle.task,
+            _ => return self.start_command(site, dispatch),
+        };
+        let worker = match self.idle_worker(lane, mode) {
+            Some(worker) => worker,
+            None => match self.fork(site, lane, zygote, mode) {
+                Ok(worker) => worker,
+                Err(source) => {
+                    return self.try_again(lane, dispatch, "making its channels".into(), source);
+                }
+            },
+        };
+        self.assign(worker, dispatch);
+        if mode == Mode::Fresh {
+            self.keep_spare(site, lane, zygote);
+        }
+    }
+
+    pub(super) fn start_command(&mut self, site: &Site, dispatch: Dispatch) {
+        self.make_room();
+        let (call, identity, generation) = (dispatch.id, self.identity(), self.next_generation());
+        let (number, id) = (identity.number, identity.id.clone());
+        match start::command(site, identity, dispatch, generation) {
+            Ok(mailbox) => {
+                self.add_member(number, id, COMMANDS, Mode::Command, mailbox);
+                self.give(number, call);
+            }
+            Err(not_started) => {
+                let NotStarted { dispatch, error } = *not_started;
+                match error {
+                    EngineError::Spawn { step, source } => {
+                        self.try_again(COMMANDS, dispatch, step, source)
+                    }
+                    error => self.resolve(dispatch, Err(error)),
+                }
+            }
+        }
+    }
+
+    pub(super) fn fork(
+        &mut self,
+        site: &Site,
+        lane: Lane,
+        zygote: TaskId,
+        mode: Mode,
+    ) -> io::Result<WorkerNumber> {
+        self.make_room();
+        let identity = self.identity();
+        let (number, id) = (identity.number, identity.id.clone());
+        let mailbox = start::fork(site, zygote, mode, identity)?;
+        self.add_member(number, id, lane, mode, mailbox);
+        Ok(number)
+    }
+
+    /// From a key's second call on, the next `fresh` worker is forked while this one runs: a fork is most of a call's
+    /// cost. It has run no code of anybody's.
+    pub(super) fn keep_spare(&mut self, site: &Site, lane: Lane, zygote: TaskId) {
+        let state = &mut self.lanes[lane.0 as usize];
+        state.fresh_calls += 1;
+        if state.fresh_calls > 1
+            && self.closing.is_none()
+            && self.idle_worker(lane, Mode::Fresh).is_none()
+        {
+            // Without one the next call forks its own, and says what is wrong if it cannot.
+            self.fork(site, lane, zygote, Mode::Fresh).ok();
+        }
+    }
+
+    pub(super) fn identity(&mut self) -> Identity {
+        self.numbers += 1;
+        // An odd factor makes this a permutation of 48-bit numbers: distinct, and without a pattern to guess.
+        let mixed = self
+            .id_base
+            .wrapping_add(self.numbers)
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Identity {
+            number: WorkerNumber(self.numbers),
+            id: format!("{:012x}", mixed & 0xffff_ffff_ffff),
+        }
+    }
+
+    pub(super) fn next_generation(&mut self) -> u32 {
+        self.generation = self.generation.wrapping_add(1);
+        self.generation
+    }
+
+    pub(super) fn add_member(
+        &mut self,
+        number: WorkerNumber,
+        id: String,
+        lane: Lane,
+        mode: Mode,
+        mailbox: Mailbox,
+    ) {
+        let now = Instant::now();
+        let member = Member {
+            lane,
+            mode,
+            id,
+            mailbox,
+            calls: Vec::new(),
+            since: now,
+            leaving: false,
+            served: 0,
+            born: now,
+            recent_ns: None,
+            loud: false,
+            skipping: false,
+            told: false,
+        };
+        self.workers.insert(number, member);
+    }
+
+    pub(super) fn give(&mut self, worker: WorkerNumber, call: CallId) {
+        if let Some(member) = self.workers.get_mut(&worker) {
+            if member.calls.is_empty() {
+                member.since = Instant::now();
+            }
+            member.calls.push(call);
+            self.running.insert(call, worker);
+        }
+    }
+
+    pub(super) fn assign(&mut self, worker: WorkerNumber, dispatch: Dispatch) {
+        let (call, generation) = (dispatch.id, self.next_generation());
+        self.give(worker, call);
+        let Some(member) = self.workers.get_mut(&worker) else {
+            return;
+        };
+        let message = ToWorker::Assign {
+            dispatch,
+            generation,
+        };
+        if let Err(mpsc::error::SendError(ToWorker::Assign { dispatch, .. })) =
+            member.mailbox.send(message)
+        {
+            member.leaving = true; // it is gone, and the news of that is on its way
+            self.come_back(worker, dispatch);
+        }
+    }
+
+    pub(super) fn idle_worker(&self, lane: Lane, mode: Mode) -> Option<WorkerNumber> {
+        let idle = self
+            .workers
+            .iter()
+            .filter(|(_, member)| member.lane == lane && member.mode == mode && member.is_idle());
+        idle.map(|(number, _)| *number).min() // the oldest: the others may then be idle long enough to end
+    }
+
+    /// Idle workers of other keys give way when every slot would otherwise have a process.
+    pub(super) fn make_room(&mut self) {
+        let idle = self
+            .workers
+            .iter()
+            .filter(|(_, member)| member.mode == Mode::Reuse && member.is_idle());
+        let idle = idle.map(|(number, member)| (member.since, *number));
+        let idle: BTreeSet<_> = idle.collect();
+        let surplus = (self.busy() + idle.len() + 1).saturating_sub(self.config.max_workers);
+        for (_, number) in idle.into_iter().take(surplus) {
+            self.retire(number, ExitReason::Idle);
+        }
+    }
+}

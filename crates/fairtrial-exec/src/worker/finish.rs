@@ -1,0 +1,193 @@
+//! The end of a call: its answer made safe to read, its counters read, its directory taken back, the pool told.
+
+use super::current::Current;
+use super::drive::Worker;
+use super::judge::{self, Facts, Measured};
+use super::{Ending, Event, Payload, Reply};
+use crate::dispatch::{Answer, Dispatch, Finished, PoolNews, Unstarted};
+use crate::event::ExitReason;
+use crate::linux::proc_files::ProcFiles;
+use crate::protocol::launcher::{End, ToLauncher};
+use crate::scratch::ScratchDir;
+use crate::spill::{ResultFile, SettleError, Writers};
+
+impl Worker {
+    /// A `reuse` worker answered and lives on.
+    pub(super) fn answer(&mut self, reply: Reply) {
+        let Some(mut current) = self.current.take() else {
+            return;
+        };
+        if current.armed {
+            let task = self.task;
+            self.site
+                .launcher
+                .send(ToLauncher::Disarm { task }, Vec::new());
+        }
+        // Disarmed too late, the launcher may be about to kill: no further call is to suffer for this one.
+        let lives = !current.is_overdue();
+        let most = current.call().limits.output_bytes.unwrap_or(u64::MAX);
+        self.stdout.drain(most);
+        self.stderr.drain(most);
+        let reply = settle(reply, current.file.take(), Writers::MayLive);
+        self.keep_scratch(current.scratch.take());
+        let measured = self.measure(&current);
+        let rss_growth = measured.rss_bytes.zip(self.start_rss_bytes);
+        let rss_growth = rss_growth.map(|(now, start)| now.saturating_sub(start));
+        let (dispatch, answer) =
+            self.conclude(current, measured, |facts| judge::replied(facts, reply));
+        self.tell_finished(dispatch, answer, lives, rss_growth);
+        if lives {
+            self.advance();
+        } else {
+            self.give_back_all();
+            self.apply(Event::Retire(ExitReason::Timeout));
+        }
+    }
+
+    pub(super) fn tell_finished(
+        &self,
+        dispatch: Dispatch,
+        answer: Answer,
+        lives: bool,
+        rss_growth: Option<u64>,
+    ) {
+        let worker = self.number;
+        let finished = Finished {
+            worker,
+            dispatch,
+            answer,
+            lives,
+            rss_growth,
+        };
+        self.tell(PoolNews::Finished(Box::new(finished)));
+    }
+
+    pub(super) fn measure(&mut self, current: &Current) -> Measured {
+        let Some(pid) = self.pid else {
+            return Measured::default();
+        };
+        if current.ahead || !self.ahead.is_empty() {
+            // The next call has begun by now: what the kernel says is no longer this one's alone.
+            self.peak_is_stale = true;
+            return Measured::by_worker(current.usage);
+        }
+        if self.proc_files.is_none() {
+            self.proc_files = ProcFiles::open(pid).ok(); // what cannot be read is reported as not measured
+        }
+        let Some(files) = &mut self.proc_files else {
+            return Measured::default();
+        };
+        let mut measured = Measured::of_living(pid, current.cpu_before_ns, files);
+        if std::mem::replace(&mut self.peak_is_stale, true) {
+            measured.peak = None;
+        }
+        measured
+    }
+
+    /// The process and its tree are gone: everything is known.
+    pub(super) fn judge(&mut self, ending: Option<Ending>, began: bool, end: &End) {
+        self.stdout.drain(u64::MAX);
+        self.stderr.drain(u64::MAX);
+        self.clean_up();
+        let worker = self.number;
+        let reason = judge::exit_reason(ending.as_ref(), self.current.is_some(), self.mode);
+        if let Some(current) = self.current.take() {
+            let stopped = matches!(ending, Some(Ending::Stopped(_) | Ending::Misbehaved(_)));
+            if (began && current.began_ns.is_some()) || stopped {
+                self.judge_call(current, ending, end);
+            } else {
+                let overdue = matches!(ending, Some(Ending::NoAck));
+                let why = if overdue {
+                    Unstarted::Overdue
+                } else {
+                    Unstarted::Died
+                };
+                self.tell(PoolNews::Unstarted {
+                    worker,
+                    dispatch: current.dispatch,
+                    why,
+                });
+            }
+        }
+        let status = Some(judge::exit_of(end.status));
+        self.tell(PoolNews::Gone {
+            worker,
+            reason,
+            status,
+        });
+    }
+
+    pub(super) fn judge_call(&mut self, mut current: Current, ending: Option<Ending>, end: &End) {
+        current.finished_ns = current.finished_ns.or(Some(end.at_ns)); // it ended by itself
+        let ending = ending.map(|ending| match ending {
+            Ending::Replied(reply) => Ok(settle(reply, current.file.take(), Writers::Dead)),
+            other => Err(other),
+        });
+        let measured = Measured::of_dead(end);
+        let (dispatch, answer) =
+            self.conclude(current, measured, |facts| judge::ended(facts, ending, end));
+        self.tell_finished(dispatch, answer, false, None);
+    }
+
+    /// Puts together all that is known of a call and has it judged.
+    pub(super) fn conclude(
+        &mut self,
+        mut current: Current,
+        measured: Measured,
+        verdict: impl FnOnce(Facts<'_>) -> Answer,
+    ) -> (Dispatch, Answer) {
+        if let Some(failure) = current.failure.take() {
+            return (current.dispatch, Err(failure));
+        }
+        let facts = Facts {
+            call: &current.dispatch.call,
+            mode: self.mode,
+            clock: self.site.context.clock,
+            submitted_ns: current.dispatch.submitted_ns,
+            began_ns: current.began_ns,
+            finished_ns: current.finished_ns,
+            base_rss_bytes: current.base_rss_bytes,
+            worker_pid: self.pid,
+            worker_id: &self.id,
+            node_id: &self.site.context.config.node_id,
+            stdout: self.stdout.take(0),
+            stderr: self.stderr.take(0),
+            stacks: &current.stacks,
+            measured,
+        };
+        let answer = verdict(facts);
+        (current.dispatch, answer)
+    }
+
+    /// Takes back a call's directory: an untouched one for the next call, others go.
+    pub(crate) fn keep_scratch(&mut self, scratch: Option<ScratchDir>) {
+        match scratch {
+            Some(scratch) if scratch.is_pristine() => self.own_scratch.push(scratch),
+            Some(scratch) => self.site.context.remove_scratch(scratch),
+            None => {}
+        }
+    }
+
+    /// The processes are gone: their directories can be anybody's.
+    pub(super) fn clean_up(&mut self) {
+        let current = self
+            .current
+            .as_mut()
+            .and_then(|current| current.scratch.take());
+        for scratch in self.own_scratch.drain(..).chain(current) {
+            self.site.context.return_scratch(scratch);
+        }
+    }
+}
+
+/// Makes an answer's bytes safe to read.
+fn settle(reply: Reply, file: Option<ResultFile>, writers: Writers) -> Result<Reply, SettleError> {
+    let settle = |payload| match (payload, file) {
+        (Payload::Filed(size), Some(file)) => file.settle(size, writers).map(Payload::Settled),
+        (payload, _) => Ok(payload),
+    };
+    match reply {
+        Reply::Value(payload) => settle(payload).map(Reply::Value),
+        Reply::Error(payload) => settle(payload).map(Reply::Error),
+    }
+}

@@ -1,0 +1,158 @@
+//! What a worker says, as events. A stranger's words: nothing here is believed, only passed on in order.
+
+use tokio::time::Instant;
+
+use super::current::Current;
+use super::drive::Worker;
+use super::{Ending, Event, Payload, Reply, State, judge};
+use crate::clock::now_ns;
+use crate::protocol::Kind;
+use crate::protocol::launcher::Cause;
+
+impl Worker {
+    pub(super) fn read_frames(&mut self) {
+        while let Some(link) = &mut self.link {
+            if matches!(self.state, State::Ending(Ending::Stopped(Cause::Timeout))) {
+                // From here on the socket carries the stacks of a call that hung.
+                let text = link.take_rest();
+                if let Some(current) = &mut self.current {
+                    let room = usize::try_from(current.call().capture_bytes).unwrap_or(usize::MAX);
+                    let keep = room.saturating_sub(current.stacks.len()).min(text.len());
+                    current.stacks.extend_from_slice(&text[..keep]);
+                }
+                return;
+            }
+            if matches!(self.state, State::Ending(_) | State::Gone) {
+                link.take_rest(); // late news of a decided call
+                return;
+            }
+            match link.next() {
+                Ok(Some(frame)) => {
+                    self.hear_frame(frame.header.kind, frame.header.generation, frame.payload)
+                }
+                Ok(None) => break,
+                // The stacks of a call that hung can be here before the launcher's word that it did.
+                Err(_) if self.current.as_ref().is_some_and(Current::is_overdue) => break,
+                Err(bad) => self.apply(Event::Malformed(bad.to_string())),
+            }
+        }
+        let closed = self.link.as_ref().is_some_and(|link| link.closed);
+        if closed
+            && self.closed_at.is_none()
+            && !matches!(self.state, State::Ending(_) | State::Gone)
+        {
+            self.closed_at = Some(Instant::now());
+        }
+    }
+
+    pub(super) fn hear_frame(&mut self, kind: Kind, generation: u32, payload: Vec<u8>) {
+        let event = match (kind, payload.len()) {
+            (Kind::Ack, 0) => {
+                self.stamp_begin();
+                Event::Began { generation }
+            }
+            (Kind::Run, 0) => Event::RunsUserCode { generation },
+            (Kind::Skipped, 0) => return self.skipped(),
+            (Kind::Usage, 16) => {
+                return self.used(generation, u64_at(&payload, 0), u64_at(&payload, 8));
+            }
+            (Kind::Need, 8) => Event::Needs {
+                generation,
+                bytes: u64_at(&payload, 0),
+            },
+            (Kind::Value, _) => {
+                self.stamp_end();
+                Event::Replied {
+                    generation,
+                    reply: Reply::Value(Payload::Inline(payload)),
+                    blames_setup: false,
+                }
+            }
+            (Kind::Error, _) => {
+                self.stamp_end();
+                let blames_setup = blames_setup(&payload);
+                Event::Replied {
+                    generation,
+                    reply: Reply::Error(Payload::Inline(payload)),
+                    blames_setup,
+                }
+            }
+            (Kind::Filed, 9) => {
+                self.stamp_end();
+                self.filed(generation, payload[0], u64_at(&payload, 1))
+            }
+            (kind, length) => Event::Malformed(format!(
+                "a frame of kind {kind:?} with {length} bytes is out of place"
+            )),
+        };
+        self.apply(event);
+    }
+
+    pub(super) fn filed(&self, generation: u32, kind: u8, bytes: u64) -> Event {
+        let has_file = self
+            .current
+            .as_ref()
+            .is_some_and(|current| current.file.is_some());
+        match Kind::from_byte(kind) {
+            Some(Kind::Value) if has_file => Event::Replied {
+                generation,
+                reply: Reply::Value(Payload::Filed(bytes)),
+                blames_setup: false,
+            },
+            Some(Kind::Error) if has_file => Event::Replied {
+                generation,
+                reply: Reply::Error(Payload::Filed(bytes)),
+                blames_setup: false,
+            },
+            _ => Event::Malformed("it says that an answer is in a file it was not given".into()),
+        }
+    }
+
+    pub(super) fn used(&mut self, generation: u32, user_ns: u64, system_ns: u64) {
+        if let Some(current) = self
+            .current
+            .as_mut()
+            .filter(|current| current.generation == generation)
+        {
+            current.usage = Some((user_ns, system_ns));
+        }
+    }
+
+    pub(super) fn stamp_begin(&mut self) {
+        if let (State::Sent { .. }, Some(current)) = (&self.state, &mut self.current) {
+            current.began_ns = Some(now_ns());
+        }
+    }
+
+    pub(super) fn stamp_end(&mut self) {
+        if let (State::Running { .. }, Some(current)) = (&self.state, &mut self.current) {
+            current.finished_ns = current.finished_ns.or(Some(now_ns()));
+        }
+    }
+
+    pub(super) fn check_output(&mut self) {
+        let Some(limit) = self
+            .current
+            .as_ref()
+            .and_then(|current| current.call().limits.output_bytes)
+        else {
+            return;
+        };
+        if self.stdout.total() + self.stderr.total() > limit {
+            self.stamp_end();
+            self.apply(Event::Stop(Cause::OutputLimit));
+        }
+    }
+}
+
+fn blames_setup(record: &[u8]) -> bool {
+    judge::record_verdict(record) == Some("setup_failed".into())
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(
+        bytes[at..at + 8]
+            .try_into()
+            .expect("the length was checked"),
+    )
+}

@@ -1,0 +1,139 @@
+//! Deaths: who ended, what they used, what they left behind, and when the engine is told.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use fairtrial_exec::linux::wait::{Reaped, reap_any};
+use fairtrial_exec::linux::{remove, signals};
+use fairtrial_exec::protocol::launcher::{FromLauncher, TaskId};
+
+use crate::serve::{Launcher, now_ns};
+use crate::task::{Role, SURVIVOR_NS};
+
+impl Launcher {
+    /// Takes in every child that ended.
+    pub(crate) fn reap(&mut self) -> io::Result<()> {
+        signals::drain(&self.signals);
+        while let Some(reaped) = reap_any()? {
+            self.strays.reaped(reaped.pid);
+            match self.by_pid.remove(&reaped.pid) {
+                Some(id) => self.leader_died(id, reaped)?,
+                None if self.forks.is_empty() => self.account_stray(&reaped),
+                None => {
+                    self.unclaimed.insert(reaped.pid, reaped);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn leader_died(&mut self, id: TaskId, reaped: Reaped) -> io::Result<()> {
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return Ok(());
+        };
+        if task.pid != reaped.pid {
+            return Ok(()); // a zygote's first process, whose child carries on
+        }
+        if matches!(task.role, Role::Zygote { .. }) {
+            // Before it announced itself its child may carry on; the end of its socket tells.
+            task.ended = Some(reaped);
+            let announced = !self
+                .forks
+                .values()
+                .any(|fork| fork.zygote == id && fork.task.is_none());
+            return if announced {
+                self.zygote_lost(id)
+            } else {
+                Ok(())
+            };
+        }
+        task.bury(&reaped);
+        Ok(())
+    }
+
+    /// Usage of a stray goes to the call that left it, if only one can have.
+    pub(crate) fn account_stray(&mut self, reaped: &Reaped) {
+        let mut dying = self
+            .tasks
+            .values_mut()
+            .filter_map(|task| task.dead.as_mut());
+        if let (Some(dead), None) = (dying.next(), dying.next()) {
+            dead.end.user_ns += reaped.user_ns;
+            dead.end.system_ns += reaped.system_ns;
+            dead.end.max_rss_bytes = dead.end.max_rss_bytes.max(reaped.max_rss_bytes);
+        }
+    }
+
+    /// Ends what dead leaders left behind, and reports those whose tree is gone.
+    pub(crate) fn settle_deaths(&mut self) -> io::Result<()> {
+        if self.forks.is_empty() && !self.unclaimed.is_empty() {
+            for reaped in std::mem::take(&mut self.unclaimed).into_values() {
+                self.account_stray(&reaped);
+            }
+        }
+        if self.tasks.values().all(|task| task.dead.is_none()) && self.strays.is_empty() {
+            return Ok(());
+        }
+        let first_open_fork = self.forks.keys().next().copied();
+        let killed = self
+            .strays
+            .sweep(&self.by_pid, first_open_fork, self.last_fork)?;
+        let mut dying = self
+            .tasks
+            .values_mut()
+            .filter_map(|task| task.dead.as_mut());
+        if let Some(dead) = dying.next() {
+            dead.end.leaked += killed;
+        }
+        let now = now_ns();
+        let clear = self.strays.is_empty();
+        let gone: Vec<TaskId> = self
+            .tasks
+            .iter()
+            .filter(|(_, task)| {
+                task.dead
+                    .as_ref()
+                    .is_some_and(|dead| clear || now >= dead.give_up_ns)
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in gone {
+            let dead = self.tasks.remove(&id).and_then(|task| task.dead);
+            let mut end = dead.expect("only the dead were chosen").end;
+            end.survivors = self.strays.len();
+            self.tell(&FromLauncher::Exited { task: id, end })?;
+        }
+        Ok(())
+    }
+
+    /// The engine is gone: nothing of it may stay.
+    pub(crate) fn end_everything(&mut self) {
+        for task in self.tasks.values_mut() {
+            task.kill();
+        }
+        self.forks.clear();
+        let give_up = now_ns() + SURVIVOR_NS;
+        self.by_pid.clear(); // from here on every child is a stray
+        while now_ns() < give_up {
+            while let Ok(Some(reaped)) = reap_any() {
+                self.strays.reaped(reaped.pid);
+            }
+            if self.strays.sweep(&self.by_pid, None, 0).is_err() || self.strays.is_empty() {
+                break;
+            }
+            let mut wait = [rustix::event::PollFd::new(
+                &self.signals,
+                rustix::event::PollFlags::IN,
+            )];
+            let pause = rustix::time::Timespec {
+                tv_sec: 0,
+                tv_nsec: 10_000_000,
+            };
+            rustix::event::poll(&mut wait, Some(&pause)).ok(); // woken early or late, the next look decides
+            signals::drain(&self.signals);
+        }
+        if let Some((parent, name)) = self.scratch.take() {
+            remove::remove_tree(parent.as_fd(), name).ok(); // nobody is left to tell
+        }
+    }
+}

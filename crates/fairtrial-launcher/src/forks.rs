@@ -1,0 +1,159 @@
+//! Workers that zygotes fork on request, and zygotes that come and go.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use fairtrial_exec::linux::{socket, spawn};
+use fairtrial_exec::protocol::launcher::{FromLauncher, Step, TaskId, ToLauncher};
+use rustix::event::epoll;
+
+use crate::serve::{Launcher, now_ns};
+use crate::task::{Role, Task};
+
+/// A request that a zygote has not answered.
+pub(crate) struct Fork {
+    pub(crate) task: Option<TaskId>,
+    pub(crate) zygote: TaskId,
+    /// What the engine said of the worker meanwhile: that can be quicker to serve a call than we are to hear of it.
+    pub(crate) early: Vec<ToLauncher>,
+}
+
+impl Launcher {
+    pub(crate) fn fork(&mut self, task: TaskId, zygote: TaskId, fds: &[OwnedFd]) -> io::Result<()> {
+        let Some(Task {
+            role: Role::Zygote { control },
+            ..
+        }) = self.tasks.get(&zygote)
+        else {
+            return self.fail(task, Step::Zygote, rustix::io::Errno::SRCH.raw_os_error());
+        };
+        let number = self.last_fork + 1;
+        let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+        match socket::send_with_fds(
+            control.as_fd(),
+            &number.to_le_bytes(),
+            &borrowed,
+            socket::Wait::Never,
+        ) {
+            Ok(_) => {
+                self.last_fork = number;
+                self.forks.insert(
+                    number,
+                    Fork {
+                        task: Some(task),
+                        zygote,
+                        early: Vec::new(),
+                    },
+                );
+                Ok(())
+            }
+            Err(error) => self.fail(task, Step::Zygote, error.raw_os_error().unwrap_or(0)),
+        }
+    }
+
+    /// All that a zygote has to say now.
+    pub(crate) fn hear_zygote(&mut self, id: TaskId) -> io::Result<()> {
+        loop {
+            let Some(Task {
+                role: Role::Zygote { control },
+                ..
+            }) = self.tasks.get(&id)
+            else {
+                return Ok(());
+            };
+            let mut bytes = [0; 8];
+            match rustix::net::recv(control, &mut bytes[..], rustix::net::RecvFlags::DONTWAIT)
+                .map(|(count, _)| count)
+            {
+                Ok(8) => {
+                    let [number, value] =
+                        [&bytes[..4], &bytes[4..]].map(|b| b.try_into().expect("four bytes"));
+                    self.answered(id, u32::from_le_bytes(number), i32::from_le_bytes(value))?;
+                }
+                Err(rustix::io::Errno::AGAIN) => return Ok(()),
+                Ok(_) | Err(_) => return self.zygote_lost(id),
+            }
+        }
+    }
+
+    pub(crate) fn answered(&mut self, zygote: TaskId, number: u32, value: i32) -> io::Result<()> {
+        if number == 0 {
+            self.forks
+                .retain(|_, fork| !(fork.zygote == zygote && fork.task.is_none()));
+            self.announced(zygote, value);
+            return Ok(());
+        }
+        match self.forks.remove(&number) {
+            Some(Fork {
+                task: Some(task),
+                early,
+                ..
+            }) if value > 0 => {
+                self.forked(task, value)?;
+                early.into_iter().for_each(|message| self.obey(message));
+                Ok(())
+            }
+            Some(Fork {
+                task: Some(task), ..
+            }) => self.fail(task, Step::Zygote, -value),
+            _ => Ok(()),
+        }
+    }
+
+    /// A zygote says who it is: it may have forked itself once to be rid of threads.
+    pub(crate) fn announced(&mut self, zygote: TaskId, pid: i32) {
+        let Some(task) = self.tasks.get_mut(&zygote) else {
+            return;
+        };
+        if task.pid != pid {
+            task.pid = pid;
+            task.ended = None;
+            task.pidfd = spawn::open_child(pid).ok();
+            self.by_pid.insert(pid, zygote);
+        }
+    }
+
+    pub(crate) fn forked(&mut self, id: TaskId, pid: i32) -> io::Result<()> {
+        self.strays.reaped(pid);
+        self.by_pid.insert(pid, id);
+        let pidfd = spawn::open_child(pid).ok();
+        self.tasks.insert(id, Task::new(pid, pidfd, Role::Leader));
+        self.tell(&FromLauncher::Spawned {
+            task: id,
+            pid: pid.cast_unsigned(),
+            at_ns: now_ns(),
+        })?;
+        match self.unclaimed.remove(&pid) {
+            Some(reaped) => self.leader_died(id, reaped),
+            None => Ok(()),
+        }
+    }
+
+    /// A zygote closed its socket: its forks will not be answered.
+    pub(crate) fn zygote_lost(&mut self, id: TaskId) -> io::Result<()> {
+        let lost: Vec<u32> = self
+            .forks
+            .iter()
+            .filter(|(_, fork)| fork.zygote == id)
+            .map(|(number, _)| *number)
+            .collect();
+        for number in lost {
+            if let Some(Fork {
+                task: Some(task), ..
+            }) = self.forks.remove(&number)
+            {
+                self.fail(task, Step::Zygote, 0)?;
+            }
+        }
+        if let Some(task) = self.tasks.get_mut(&id) {
+            if let Role::Zygote { control } = std::mem::replace(&mut task.role, Role::Leader) {
+                epoll::delete(&self.epoll, &control)?;
+            }
+            match task.ended.take() {
+                Some(reaped) => task.bury(&reaped),
+                None => task.kill(),
+            }
+        }
+        Ok(())
+    }
+}

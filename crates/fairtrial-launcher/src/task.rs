@@ -1,0 +1,85 @@
+//! A process the engine asked for, from its start to the end of its tree.
+
+use std::os::fd::OwnedFd;
+
+use fairtrial_exec::linux::signals;
+use fairtrial_exec::linux::wait::Reaped;
+use fairtrial_exec::protocol::launcher::End;
+
+use crate::serve::now_ns;
+use crate::watch::Watched;
+
+/// Between the kill of a stray and giving up on it.
+pub(crate) const SURVIVOR_NS: u64 = 1_000_000_000;
+
+/// Such a process.
+pub(crate) struct Task {
+    pub(crate) pid: i32,
+    pub(crate) pidfd: Option<OwnedFd>,
+    pub(crate) role: Role,
+    pub(crate) watched: Option<Watched>,
+    /// A zygote's first process ended, and its second has not announced itself.
+    pub(crate) ended: Option<Reaped>,
+    pub(crate) dead: Option<Dead>,
+}
+
+/// What it is for.
+pub(crate) enum Role {
+    /// Until exec succeeded: the pipe that tells.
+    Starting {
+        report: OwnedFd,
+        control: Option<OwnedFd>,
+    },
+    Zygote {
+        control: OwnedFd,
+    },
+    Leader,
+}
+
+/// A leader that is gone while its tree may not be.
+pub(crate) struct Dead {
+    pub(crate) end: End,
+    pub(crate) give_up_ns: u64,
+}
+
+impl Task {
+    pub(crate) fn new(pid: i32, pidfd: Option<OwnedFd>, role: Role) -> Self {
+        Self {
+            pid,
+            pidfd,
+            role,
+            watched: None,
+            ended: None,
+            dead: None,
+        }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        if let Some(pidfd) = &self.pidfd {
+            signals::send(pidfd, rustix::process::Signal::KILL.as_raw()).ok(); // already gone is as good
+        }
+    }
+
+    /// Its first process was reaped; what it left behind is looked for next.
+    pub(crate) fn bury(&mut self, reaped: &Reaped) {
+        let now = now_ns();
+        let end = End {
+            status: reaped.status,
+            at_ns: now,
+            user_ns: reaped.user_ns,
+            system_ns: reaped.system_ns,
+            max_rss_bytes: reaped.max_rss_bytes,
+            sampled_rss_bytes: self
+                .watched
+                .as_ref()
+                .and_then(|watched| watched.peak_rss_bytes),
+            leaked: 0,
+            survivors: 0,
+        };
+        self.pidfd = None;
+        self.dead = Some(Dead {
+            end,
+            give_up_ns: now + SURVIVOR_NS,
+        });
+    }
+}

@@ -1,0 +1,3 @@
+def solve(n):
+    print("thinking about", n)
+    return [i * i for i in range(n)]
