@@ -207,7 +207,7 @@ async fn records_that_wait_for_a_slow_predecessor_take_no_memory_beyond_the_budg
         assert_eq!(record["stdout"].as_str().unwrap().len(), 1_000_001);
     }
     let peak = peak_bytes(&batch);
-    // The budget, what is in flight, and the engine itself; all of it would be 200 MB more.
+    // The budget, what is in flight, and the engine itself; with all the records it would be well over 300 MB.
     assert!(peak < 200 << 20, "{peak} bytes");
     assert_eq!(batch.end().code, Some(0));
 }
