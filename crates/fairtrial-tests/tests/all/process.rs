@@ -197,10 +197,11 @@ async fn kill_the_engine(before: impl FnOnce(Process) -> Vec<OwnedFd>) {
     let calls = dir.path().join("calls.jsonl");
     std::fs::write(&calls, fifty_calls(dir.path(), &mark)).expect("a file can be written");
     let spill = dir.path().join("spill");
-    let mut engine = Cli::new(["batch", calls.to_str().expect("text"), "-j", "50"])
+    let engine = Cli::new(["batch", calls.to_str().expect("text"), "-j", "50"])
         .env("FAIRTRIAL_SPILL_DIR", &spill)
         .start();
-    let process = Process::find(engine.id()).expect("it was just started");
+    let process = Process::find(engine.pid().as_raw_nonzero().get().cast_unsigned())
+        .expect("it was just started");
     let begun = |number: &usize| dir.path().join(format!("begun-{number}")).exists();
     wait_until("forty calls run and ten are starting", || {
         (0..50).filter(begun).count() == 40
@@ -221,7 +222,7 @@ async fn kill_the_engine(before: impl FnOnce(Process) -> Vec<OwnedFd>) {
     let took = killed.elapsed(); // 1 s is asked for; the rest is for a loaded machine
     assert!(took < Duration::from_secs(5), "it took {took:?}");
     drop(held);
-    engine.wait().expect("it was killed");
+    assert_eq!(engine.end().code, None, "it was killed");
 }
 
 fn count(dir: &Path) -> usize {

@@ -147,14 +147,12 @@ fn an_engine_killed_while_a_result_is_written_leaves_no_file() {
     let mut cli = Cli::new(["batch", "-"])
         .env("FAIRTRIAL_SPILL_DIR", &spill)
         .start();
-    let mut stdin = cli.stdin.take().expect("piped");
-    std::io::Write::write_all(&mut stdin, call.to_string().as_bytes()).expect("it reads");
-    drop(stdin);
+    cli.say(&call.to_string());
     run(async {
         wait_until("half the file is written", || mark.exists()).await;
         assert_eq!(files_below(&spill), 0, "no name while it is written");
-        cli.kill().expect("it runs");
-        cli.wait().expect("it is a child");
+        cli.signal(rustix::process::Signal::KILL);
+        assert_eq!(cli.end().code, None, "it was killed");
         let marks = mark.to_string_lossy().into_owned();
         wait_until("nobody is left", || {
             fairtrial_tests::running_with(&marks).is_empty()
