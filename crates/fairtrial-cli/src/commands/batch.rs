@@ -30,6 +30,9 @@ use attempt::{Finished, LineEnd, attempt};
 
 /// Calls submitted ahead of the oldest unfinished one; with those only read, 1,024.
 const WINDOW: u64 = 1024 - READ_AHEAD;
+/// Calls in the engine's hands for each that can run: enough that it never waits for us, and as many outcomes as may
+/// pile up when it is quicker than we are.
+const IN_FLIGHT_PER_WORKER: usize = 32;
 /// Text of unfinished calls beyond which only the slots themselves are kept busy.
 const TEXT_BUDGET: u64 = 64 << 20;
 
@@ -192,7 +195,10 @@ impl<B: Backend + 'static> Batch<B> {
 
     fn has_room(&self) -> bool {
         let ahead = self.submitted - self.window.next();
-        ahead < WINDOW && (self.text < TEXT_BUDGET || self.running.len() < 2 * self.workers)
+        let running = self.running.len();
+        ahead < WINDOW
+            && running < IN_FLIGHT_PER_WORKER * self.workers
+            && (self.text < TEXT_BUDGET || running < 2 * self.workers)
     }
 
     fn settle(

@@ -175,7 +175,7 @@ fn peak_bytes(running: &Running) -> u64 {
 /// EX-101: 64 MiB of records wait in memory, the rest in a file without a name.
 #[tokio::test]
 async fn records_that_wait_for_a_slow_predecessor_take_no_memory_beyond_the_budget() {
-    const CALLS: u64 = 200;
+    const CALLS: u64 = 300;
     let shell = Shell::new();
     let done = shell.path().join("done");
     let source = "def f(done):\n    \
@@ -186,8 +186,10 @@ async fn records_that_wait_for_a_slow_predecessor_take_no_memory_beyond_the_budg
     calls.extend((0..CALLS).map(|id| {
         json!({"id": id, "source": source, "function": "f", "args": [&done], "isolation": "reuse"})
     }));
-    shell.write_lines("calls.jsonl", &calls);
-    let mut batch = shell.fairtrial(["batch", "calls.jsonl", "-j", "2"]).start();
+    let mut batch = shell.fairtrial(["batch", "-", "-j", "2"]).start();
+    for call in &calls {
+        batch.say(&call.to_string());
+    }
     wait_until("all but the first have ended", || {
         shell.size("done") == CALLS
     })
@@ -205,7 +207,8 @@ async fn records_that_wait_for_a_slow_predecessor_take_no_memory_beyond_the_budg
         assert_eq!(record["stdout"].as_str().unwrap().len(), 1_000_001);
     }
     let peak = peak_bytes(&batch);
-    assert!(peak < 150 << 20, "{peak} bytes");
+    // The budget, what is in flight, and the engine itself; with all the records it would be well over 300 MB.
+    assert!(peak < 200 << 20, "{peak} bytes");
     assert_eq!(batch.end().code, Some(0));
 }
 

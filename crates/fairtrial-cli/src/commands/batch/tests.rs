@@ -228,6 +228,20 @@ async fn reading_stops_1024_calls_ahead_of_the_oldest_unfinished() {
 
 /// EX-101
 #[tokio::test(start_paused = true)]
+async fn no_more_calls_are_in_flight_than_keep_the_workers_busy() {
+    let mut story = Story::new(1 << 30);
+    let (feed, input) = mpsc::channel(1);
+    let lines = (0..500).map(|number| argv(number, &["never"])).collect();
+    feed.send(Ok(lines)).await.unwrap();
+    let sender = story.sender.clone();
+    let driving = story.batch.drive(input, &sender);
+    let waited = tokio::time::timeout(Duration::from_secs(60), driving).await;
+    assert!(waited.is_err(), "none of the calls ends");
+    assert_eq!(story.started(), 2 * IN_FLIGHT_PER_WORKER as u64);
+}
+
+/// EX-101
+#[tokio::test(start_paused = true)]
 async fn records_beyond_the_budget_wait_on_disk_and_come_out_whole() {
     let mut story = Story::new(10_000);
     let mut lines = vec![argv(1, &["slow"])];
