@@ -122,8 +122,7 @@ impl Worker {
                     Some(message) => self.hear_pool(message),
                     None => self.apply(Event::Retire(ExitReason::Shutdown)),
                 },
-                // What it says is heard once it is known who it is: the counters at the ack are read by its number.
-                () = turn(&mut self.link), if self.pid.is_some() => self.read_frames(),
+                () = turn(&mut self.link), if self.may_listen() => self.read_frames(),
                 () = self.stdout.fill() => self.check_output(),
                 () = self.stderr.fill() => self.check_output(),
                 done = feed(&mut self.stdin) => if done { self.stdin = None },
@@ -143,6 +142,12 @@ impl Worker {
                 });
             }
         }
+    }
+
+    /// A worker that is kept is heard once it is known who it is: its counters at the ack are read by its number.
+    /// Others are heard at once, for their time runs from when the ack is read.
+    fn may_listen(&self) -> bool {
+        self.mode != Mode::Reuse || self.pid.is_some()
     }
 
     fn next_timer(&self) -> Option<Instant> {
@@ -298,10 +303,15 @@ impl Worker {
             worker: self.number,
             pid,
         });
-        if let (Mode::Command, Some(current)) = (self.mode, &mut self.current) {
+        let Some(current) = &mut self.current else {
+            return;
+        };
+        if self.mode == Mode::Command {
             current.began_ns = Some(at_ns);
             let generation = current.generation;
             self.apply(Event::Began { generation });
+        } else if current.began_ns.is_some() {
+            current.base_rss_bytes = resident(pid); // its acknowledgement was quicker than the launcher's word
         }
     }
 

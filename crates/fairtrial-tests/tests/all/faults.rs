@@ -285,7 +285,10 @@ fn a_spawn_that_fails_for_want_of_descriptors_is_tried_again_and_then_an_engine_
         .build()
         .expect("a runtime can be had");
     runtime.block_on(async {
-        let story = Story::with(|config| config.max_workers = 1);
+        let story = Story::with(|config| {
+            config.max_workers = 1;
+            config.fork_ahead = false; // each call needs descriptors of its own
+        });
         assert_eq!(json(&story.source(ONE, "[]").await), 1);
         let hoard = || {
             let mut hoard = Vec::new();
