@@ -113,6 +113,10 @@ fn share_out(cpu_ns: u64, files: &mut ProcFiles) -> CpuTimes {
 
 /// Of a worker that answered and lives on.
 pub(crate) fn replied(facts: Facts<'_>, reply: Result<Reply, SettleError>) -> Answer {
+    if facts.wrote_too_much() {
+        let error = facts.stopped(Cause::OutputLimit);
+        return Ok(facts.outcome(Verdict::OutputLimit, None, Some(error), None));
+    }
     let (verdict, value, error) = read_reply(&facts, reply)?;
     Ok(facts.outcome(verdict, value, error, None))
 }
@@ -125,6 +129,10 @@ pub(crate) fn ended(
 ) -> Answer {
     let exit = exit_of(end.status);
     let (verdict, value, error, exit) = match ending {
+        None | Some(Ok(_)) if facts.wrote_too_much() => {
+            let error = facts.stopped(Cause::OutputLimit);
+            (Verdict::OutputLimit, None, Some(error), None)
+        }
         Some(Ok(reply)) => {
             let (verdict, value, error) = read_reply(&facts, reply)?;
             (verdict, value, error, None)
@@ -255,6 +263,15 @@ fn read_record(record: &[u8]) -> Option<(Verdict, ErrorReport)> {
 }
 
 impl Facts<'_> {
+    /// Whether the output passed its limit before the call was over, though too late for anybody to stop it.
+    fn wrote_too_much(&self) -> bool {
+        let size = |stream: &Captured| {
+            stream.head.len() as u64 + stream.tail.len() as u64 + stream.dropped
+        };
+        let limit = self.call.limits.output_bytes;
+        limit.is_some_and(|limit| size(&self.stdout) + size(&self.stderr) > limit)
+    }
+
     /// What a process that nobody stopped died of.
     fn by_itself(&self, exit: Exit) -> (Verdict, Option<ErrorReport>) {
         let command = self.mode == Mode::Command;

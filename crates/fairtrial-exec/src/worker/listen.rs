@@ -144,6 +144,10 @@ impl Worker {
             return;
         };
         if self.stdout.total() + self.stderr.total() > limit {
+            if let (State::Sent { .. }, Some(link)) = (&self.state, &mut self.link) {
+                link.drain(); // it acknowledged before it wrote
+                self.read_frames();
+            }
             self.stamp_end();
             self.apply(Event::Stop(Cause::OutputLimit));
         }

@@ -469,6 +469,28 @@ async fn the_cap_keeps_head_and_tail_and_the_limit_ends_the_call() {
     story.end().await;
 }
 
+/// EX-70, EX-78: whether the engine saw the output or the reply first is nobody's luck.
+#[tokio::test]
+async fn a_call_that_wrote_too_much_and_ended_at_once_is_over_the_limit_all_the_same() {
+    let story = Story::new();
+    let calls = [
+        Story::call("def f():\n    print('x' * 5000)\n    return 1", "[]"),
+        Story::reuse_call("def f():\n    print('x' * 5000)\n    return 1", "[]"),
+        Story::call("def f():\n    print('x' * 5000)\n    raise KeyError", "[]"),
+        Story::call("import os\nprint('x' * 5000)\nos._exit(0)", "[]"),
+        Call::command(["head", "-c", "5000", "/dev/zero"]),
+    ];
+    for (number, mut call) in calls.into_iter().enumerate() {
+        call.limits.output_bytes = Some(4999);
+        for _ in 0..10 {
+            let outcome = story.run(call.clone()).await;
+            assert_eq!(outcome.verdict, Verdict::OutputLimit, "call {number}");
+            assert!(outcome.metrics.wall_ns.is_some(), "call {number}");
+        }
+    }
+    story.end().await;
+}
+
 /// EX-78
 #[test]
 fn endless_output_costs_the_engine_no_memory_beyond_the_cap() {
