@@ -116,7 +116,7 @@ class Worker:
                 pass  # raised by a signal handler that the candidate left
 
     def claim(self):
-        """Takes a call that was sent ahead, unless the engine took it back: each of them is one count of a semaphore."""
+        """Takes a call that was sent ahead, unless the engine took it back: each is one count of a semaphore."""
         if self.claims is None:
             descriptor = self.channel.take_descriptor()  # came with the first of them
             self.claims = raise_descriptor(descriptor)
