@@ -14,6 +14,7 @@ _unpack_header = HEADER.unpack_from
 _RECEIVE_BYTES = 65536
 _DESCRIPTOR_SPACE = _socket.CMSG_SPACE(4 * 4)
 _CLOEXEC = _socket.MSG_CMSG_CLOEXEC
+_PEEK = _socket.MSG_PEEK | _socket.MSG_DONTWAIT
 _SOL_SOCKET, _SCM_RIGHTS = _socket.SOL_SOCKET, _socket.SCM_RIGHTS
 _BROKEN = 70  # exit code of a worker that cannot vouch for itself any more
 
@@ -56,6 +57,13 @@ class Channel:
             return False
         _, _, kind, _, length = _unpack_header(self.data, self.at)
         return (kind == CALL or kind == AHEAD) and rest >= 16 + length
+
+    def is_waiting(self):
+        """Whether something can be read."""
+        try:
+            return bool(self.socket.recv(1, _PEEK))
+        except BlockingIOError:
+            return False
 
     def next_call(self):
         if self.calls:

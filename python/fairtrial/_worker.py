@@ -3,6 +3,7 @@
 import _socket
 import faulthandler as _faulthandler
 import sys as _sys
+from marshal import dumps as _dump_header
 from marshal import loads as _load_header
 from mmap import MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap
 from os import _exit, close, getpid, writev
@@ -18,6 +19,11 @@ _PICKLE_HEAD = _Struct("<QQ")
 _USAGE = _Struct("<QQ")
 _IOV_MAX = 1024
 _BUFFER_ALIGNMENT = 64
+
+
+_REHEARSAL_SOURCE = "def f(x):\n    return [x]\n"
+_REHEARSAL_HEADER = _dump_header({"kind": "source", "env": {"A": "b"}, "path": [], "rlimits": [], "inline": 1 << 16})
+_REHEARSAL_BODY = b"".join(encode(((1,), {})))
 
 
 class Refused(Exception):
@@ -95,7 +101,23 @@ class Worker:
         if numpy_random is not None:
             numpy_random.seed()  # `random` is reseeded by CPython itself
 
+    def rehearse(self):
+        """While no call waits, in a worker forked ahead: each page that a call touches first after a fork costs a fault,
+        a third of a millisecond in all. Leaves nothing behind."""
+        try:
+            _load_header(_REHEARSAL_HEADER)
+            args, kwargs = decode(_REHEARSAL_BODY)
+            code = compile(_REHEARSAL_SOURCE, "<fairtrial>", "exec", 0, True)
+            module = _Module("__candidate__")
+            module.__builtins__ = _candidate_builtins
+            exec(code, module.__dict__)
+            b"".join(encode(_call(_find_function(module.__dict__, "f", "<fairtrial>"), args, kwargs)))
+        except BaseException:
+            pass  # the call itself will tell
+
     def serve(self):
+        if not self.channel.is_waiting():
+            self.rehearse()
         try:
             while True:
                 kind, generation, payload = self.channel.next_call()
