@@ -102,7 +102,7 @@ class Worker:
             numpy_random.seed()  # `random` is reseeded by CPython itself
 
     def rehearse(self):
-        """While no call waits, in a worker forked ahead: each page that a call touches first after a fork costs a fault,
+        """While no call waits, in a worker forked ahead: each page that a call touches first after a fork is a fault,
         a third of a millisecond in all. Leaves nothing behind."""
         try:
             _load_header(_REHEARSAL_HEADER)

@@ -136,7 +136,7 @@ impl Pool {
         };
         let worker = match self.idle_worker(lane, mode) {
             Some(worker) => worker,
-            None => match self.fork(site, lane, zygote, mode) {
+            None => match self.fork_for_call(site, lane, zygote, mode) {
                 Ok(worker) => worker,
                 Err(source) => {
                     return self.try_again(lane, dispatch, "making its channels".into(), source);
@@ -177,12 +177,22 @@ impl Pool {
         zygote: TaskId,
         mode: Mode,
     ) -> io::Result<WorkerNumber> {
-        self.make_room();
         let identity = self.identity();
         let (number, id) = (identity.number, identity.id.clone());
         let mailbox = start::fork(site, zygote, mode, identity)?;
         self.add_member(number, id, lane, mode, mailbox);
         Ok(number)
+    }
+
+    fn fork_for_call(
+        &mut self,
+        site: &Site,
+        lane: Lane,
+        zygote: TaskId,
+        mode: Mode,
+    ) -> io::Result<WorkerNumber> {
+        self.make_room();
+        self.fork(site, lane, zygote, mode)
     }
 
     /// From a key's second call on, the next `fresh` worker is forked while this one runs: a fork is most of a call's

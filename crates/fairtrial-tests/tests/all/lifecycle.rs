@@ -651,3 +651,17 @@ async fn two_backends_share_nothing() {
     assert_eq!(json(&right.source(ONE, "[]").await), 1);
     right.end().await;
 }
+
+/// EX-13: a fresh worker that is forked ahead takes nobody's place.
+#[tokio::test]
+async fn fresh_calls_between_do_not_cost_a_kept_worker_its_place() {
+    let story = Story::new();
+    let mut workers = std::collections::HashSet::new();
+    for _ in 0..10 {
+        assert_eq!(json(&story.source("def f(): return 1", "[]").await), 1);
+        let kept = story.reuse("def f(): return 2", "[]").await;
+        workers.insert(kept.metrics.worker_id.expect("a worker ran it"));
+    }
+    assert_eq!(workers.len(), 1);
+    story.end().await;
+}
