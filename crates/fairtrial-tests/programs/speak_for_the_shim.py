@@ -1,5 +1,4 @@
 """Writes to the worker's own socket, in the shim's name, what the shim never would."""
-import mmap
 import os
 import socket
 import stat
@@ -150,5 +149,7 @@ def forged(payload):
 def stall_with_half_a_file(size, mark):
     descriptor = receive_file(size)
     os.pwrite(descriptor, b"x" * (size // 2), 0)
-    open(mark, "w").close()
+    with open(mark + ".part", "w") as file:
+        file.write("%d %s" % (os.getpid(), os.readlink("/proc/self/fd/%d" % descriptor)))
+    os.rename(mark + ".part", mark)
     time.sleep(TOO_LONG)
