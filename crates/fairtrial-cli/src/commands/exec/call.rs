@@ -42,7 +42,7 @@ fn source_work(args: &ExecArgs, base: &Path) -> Result<Work, Failure> {
     let Some(function) = &python.function else {
         return Err(Failure::usage(
             "--function",
-            "is missing (name the function to call; a script runs as `exec -- python3 FILE.py`)",
+            "is missing (name the function to call; a script: `exec --cwd . -- python3 FILE.py`)",
         ));
     };
     Ok(Work::Source(SourceWork {
@@ -214,7 +214,7 @@ mod tests {
             ),
             (
                 &[file],
-                "--function: is missing (name the function to call; a script runs as `exec -- python3 FILE.py`)",
+                "--function: is missing (name the function to call; a script: `exec --cwd . -- python3 FILE.py`)",
             ),
             (
                 &[file, "--function", "f", "--args", "[1, x]"],
