@@ -179,6 +179,8 @@ def _format_repeats(count):
 
 
 def _format_syntax(error):
+    if error.lineno is None:
+        return ""  # such as a NUL character: CPython does not say where
     parts = ['  File "%s", line %s\n' % (error.filename, error.lineno)]
     text = error.text if isinstance(error.text, str) else _source_line(error.filename, error.lineno)
     if text:

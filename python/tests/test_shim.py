@@ -498,6 +498,12 @@ class Shim:
         self.assertIn('File "<source>", line 2\n    def f(:\n          ^\n', error["traceback"])
         self.assertIn(">> 2 | def f(:", error["traceback"])
 
+    def test_a_syntax_error_without_a_place_invents_none(self):
+        """EX-75"""
+        error = self.error_of("def f(): return '\0'\n")
+        self.assertIn(error["type"], ("SyntaxError", "ValueError"))
+        self.assertNotIn("None", error["traceback"])
+
     def test_a_missing_function_is_named_with_the_nearest(self):
         """EX-75"""
         error = self.error_of("from math import sin\ndef slove(): pass\ndef main(): pass\n", function="solve")

@@ -40,7 +40,7 @@ pub(crate) enum Command {
 Examples:
   fairtrial exec solve.py --function solve --args '[3]' --timeout 5s
   fairtrial exec solve.py --function solve --kwargs '{\"n\": 3}' --memory 512M --json
-  fairtrial exec --timeout 1m -- make test"
+  fairtrial exec --cwd . --timeout 1m -- make test"
 )]
 pub(crate) struct ExecArgs {
     /// Python file that holds the function

@@ -199,10 +199,14 @@ impl CallReader {
     }
 }
 
-/// The text of a source file, or why there is none.
+/// The text of a source file, or why there is none. A byte order mark is dropped, as by Python.
 pub(crate) fn read_source(path: &Path) -> Result<String, String> {
     let bytes = std::fs::read(path).map_err(|error| reason(&error))?;
-    String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".into())
+    let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text; save it as UTF-8")?;
+    Ok(match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    })
 }
 
 /// An interpreter with a `/` is a path of `base`; one without is searched in `PATH`.

@@ -36,10 +36,13 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     } else {
         findings.text()
     };
-    // A reader that went away is no reason to fail.
-    Shown::on(io::stdout())
-        .write_all(text.as_bytes())
-        .unwrap_or_default();
+    match Shown::on(io::stdout()).write_all(text.as_bytes()) {
+        // A reader that went away is no reason to fail.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            return Err(Failure::attempting("cannot show the findings")(error));
+        }
+        _ => {}
+    }
     Ok(if findings.works() {
         ExitCode::AllWell
     } else {

@@ -86,7 +86,7 @@ Limits:
 Examples:
   fairtrial exec solve.py --function solve --args '[3]' --timeout 5s
   fairtrial exec solve.py --function solve --kwargs '{\"n\": 3}' --memory 512M --json
-  fairtrial exec --timeout 1m -- make test
+  fairtrial exec --cwd . --timeout 1m -- make test
 ";
 
 #[test]
@@ -206,11 +206,11 @@ fn bad_usage_is_one_line_and_starts_nothing() {
         ),
         (
             &["latin.py", "--function", "f"],
-            "latin.py: cannot read it: it is not UTF-8 text (give the path of a Python file)",
+            "latin.py: cannot read it: it is not UTF-8 text; save it as UTF-8 (give the path of a Python file)",
         ),
         (
             &["a.py"],
-            "--function: is missing (name the function to call)",
+            "--function: is missing (name the function to call; a script: `exec --cwd . -- python3 FILE.py`)",
         ),
         (
             &[],

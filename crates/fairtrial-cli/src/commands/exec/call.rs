@@ -19,7 +19,12 @@ pub(super) fn from_args(args: &ExecArgs, base: &Path) -> Result<Call, Failure> {
         command_work(args)?
     });
     set_terms(&mut call, args, base)?;
-    call.validate().map_err(|invalid| usage(&invalid))?;
+    call.validate().map_err(|invalid| {
+        if invalid.field == "sandbox" && args.terms.sandbox.is_none() {
+            return Failure::usage("FAIRTRIAL_SANDBOX", &invalid.problem);
+        }
+        usage(&invalid)
+    })?;
     Ok(call)
 }
 
@@ -37,7 +42,7 @@ fn source_work(args: &ExecArgs, base: &Path) -> Result<Work, Failure> {
     let Some(function) = &python.function else {
         return Err(Failure::usage(
             "--function",
-            "is missing (name the function to call)",
+            "is missing (name the function to call; a script: `exec --cwd . -- python3 FILE.py`)",
         ));
     };
     Ok(Work::Source(SourceWork {
@@ -209,7 +214,7 @@ mod tests {
             ),
             (
                 &[file],
-                "--function: is missing (name the function to call)",
+                "--function: is missing (name the function to call; a script: `exec --cwd . -- python3 FILE.py`)",
             ),
             (
                 &[file, "--function", "f", "--args", "[1, x]"],
@@ -254,6 +259,18 @@ mod tests {
         for (words, message) in table {
             assert_eq!(parsed(words).unwrap_err(), message, "{words:?}");
         }
+    }
+
+    /// Python takes a file with a byte order mark, so must we.
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_source() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.py");
+        std::fs::write(&file, "\u{feff}def f(): pass\n").unwrap();
+        assert_eq!(read_source(&file).unwrap(), "def f(): pass\n");
+        std::fs::write(&file, b"# \xe9\n").unwrap();
+        let problem = read_source(&file).unwrap_err();
+        assert_eq!(problem, "it is not UTF-8 text; save it as UTF-8");
     }
 
     /// EX-97
