@@ -141,8 +141,9 @@ pub(crate) fn step(mode: Mode, state: State, event: Event) -> (State, Action) {
         (S::Idle, E::Retire(reason)) => {
             (S::Ending(Ending::Retired(reason)), A::Kill(Cause::Retired))
         }
-        (S::Idle, E::Malformed(reason)) => (
-            S::Ending(Ending::Misbehaved(reason)),
+        // No call's fault that is still open: one that is given to it meanwhile was not begun.
+        (S::Idle, E::Malformed(_)) => (
+            S::Ending(Ending::Retired(ExitReason::Crashed)),
             A::Kill(Cause::Misbehaved),
         ),
 

@@ -35,6 +35,12 @@ impl Worker {
                 Ok(Some(frame)) => {
                     self.hear_frame(frame.header.kind, frame.header.generation, frame.payload)
                 }
+                // Between calls the shim says nothing, so half a frame is what an earlier call left.
+                Ok(None) if matches!(self.state, State::Idle) && link.has_half() => {
+                    if !link.drain() {
+                        self.apply(Event::Malformed("half a frame between calls".into()));
+                    }
+                }
                 Ok(None) => break,
                 // The stacks of a call that hung can be here before the launcher's word that it did.
                 Err(_) if self.current.as_ref().is_some_and(Current::is_overdue) => break,

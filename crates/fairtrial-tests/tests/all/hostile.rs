@@ -1,0 +1,72 @@
+//! Races and leftovers that one call must not cost another.
+
+use std::time::Duration;
+
+use fairtrial_exec::{Event, ExitReason, Verdict};
+use fairtrial_tests::{Story, json, wait_until};
+
+/// Leaves a thread that writes these bytes to the worker's own socket once the call is answered.
+const SPEAK_LATER: &str = r#"
+import os, stat, threading, time
+
+def is_socket(fd):
+    try:
+        return stat.S_ISSOCK(os.fstat(fd).st_mode)
+    except OSError:
+        return False
+
+def f(text):
+    wire = next(fd for fd in range(200, 300) if is_socket(fd))
+    def speak():
+        time.sleep(0.05)
+        os.write(wire, text.encode("latin-1")) if text else os.dup2(os.open("/dev/null", os.O_RDONLY), wire)
+    threading.Thread(target=speak, daemon=True).start()
+"#;
+
+fn crashes(story: &Story) -> usize {
+    let crashed = |event: &&Event| {
+        matches!(
+            event,
+            Event::WorkerExit {
+                reason: ExitReason::Crashed,
+                ..
+            }
+        )
+    };
+    story.events().iter().filter(crashed).count()
+}
+
+/// EX-33: half a frame, junk or a closed socket is noticed while the worker is idle, and costs no call.
+#[tokio::test]
+async fn what_an_earlier_call_leaves_in_the_socket_costs_no_later_call() {
+    let story = Story::with(|config| config.max_workers = 1);
+    for (n, left) in ["FT\\u0001", "x", "no frame at all, but long", ""]
+        .into_iter()
+        .enumerate()
+    {
+        let call = story.reuse(SPEAK_LATER, &format!("[\"{left}\"]")).await;
+        assert_eq!(call.verdict, Verdict::Ok, "{:?}", call.error);
+        if left.is_empty() {
+            // Its shim still waits on the old socket: only the next call can show it.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        } else {
+            wait_until("the worker is replaced", || crashes(&story) > n).await;
+        }
+        let next = story.reuse("def f(): return 1", "[]").await;
+        assert_eq!(json(&next), 1);
+    }
+    story.end().await;
+}
+
+/// EX-33: also if the next call comes just then.
+#[tokio::test]
+async fn leftovers_found_as_the_next_call_is_given_cost_it_nothing() {
+    let story = Story::with(|config| config.max_workers = 1);
+    for ms in 48..60 {
+        story.reuse(SPEAK_LATER, "[\"no\"]").await;
+        tokio::time::sleep(Duration::from_millis(ms + 5)).await;
+        let next = story.reuse("def f(): return 1", "[]").await;
+        assert_eq!(json(&next), 1);
+    }
+    story.end().await;
+}
