@@ -63,7 +63,9 @@ impl Pool {
         for lane in self.queue.lanes() {
             while let Some(number) = self.next_ahead(lane) {
                 let goes = |dispatch: &Dispatch| {
-                    mode_of(dispatch) == Mode::Reuse && dispatch.call.queue_timeout.is_none()
+                    mode_of(dispatch) == Mode::Reuse
+                        && dispatch.call.queue_timeout.is_none()
+                        && !dispatch.goes_alone
                 };
                 let Some(dispatch) = self.queue.pop_if(lane, goes) else {
                     break;

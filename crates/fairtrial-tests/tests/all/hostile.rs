@@ -1,9 +1,9 @@
 //! Races and leftovers that one call must not cost another.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairtrial_exec::{Event, ExitReason, Verdict};
-use fairtrial_tests::{Story, json, wait_until};
+use fairtrial_tests::{Story, is_alone, json, wait_until};
 
 /// Leaves a thread that writes these bytes to the worker's own socket once the call is answered.
 const SPEAK_LATER: &str = r#"
@@ -68,5 +68,33 @@ async fn leftovers_found_as_the_next_call_is_given_cost_it_nothing() {
         let next = story.reuse("def f(): return 1", "[]").await;
         assert_eq!(json(&next), 1);
     }
+    story.end().await;
+}
+
+fn cpu_of_this_process() -> Duration {
+    let usage = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(usage.tv_sec.unsigned_abs(), usage.tv_nsec as u32)
+}
+
+/// EX-30: what cannot be sent ahead waits; the engine does not try over and over.
+#[tokio::test]
+async fn a_call_that_cannot_be_sent_ahead_costs_no_processor_time() {
+    if !is_alone("hostile::a_call_that_cannot_be_sent_ahead_costs_no_processor_time") {
+        return;
+    }
+    let story = Story::with(|config| config.max_workers = 1);
+    for _ in 0..100 {
+        story.reuse("def f(x): return len(x)", "[\"\"]").await;
+    }
+    let long = Story::reuse_call("import time\ndef f(): time.sleep(1)", "[]");
+    let large = format!("[\"{}\"]", "x".repeat(500_000));
+    let large = Story::reuse_call("def f(x): return len(x)", &large);
+    let (before, since) = (cpu_of_this_process(), Instant::now());
+    let long = story.backend.submit(long).expect("taken");
+    let large = story.backend.submit(large).expect("taken");
+    assert_eq!(long.await.expect("an outcome").verdict, Verdict::Ok);
+    assert_eq!(json(&large.await.expect("an outcome")), 500_000);
+    let spent = cpu_of_this_process() - before;
+    assert!(spent < since.elapsed() / 4, "{spent:?}");
     story.end().await;
 }
