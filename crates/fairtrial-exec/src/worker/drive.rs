@@ -534,7 +534,8 @@ async fn feed(input: &mut Option<Input>) -> bool {
     }
 }
 
-async fn until(instant: Option<Instant>) {
+/// Never, if there is no such moment.
+pub(crate) async fn until(instant: Option<Instant>) {
     match instant {
         Some(instant) => tokio::time::sleep_until(instant).await,
         None => std::future::pending().await,

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use fairtrial_exec::{Event, ExitReason, Verdict};
 use fairtrial_tests::{Story, is_alone, json, wait_until};
 
+use crate::process::{script, with_python};
+
 /// Leaves a thread that writes these bytes to the worker's own socket once the call is answered.
 const SPEAK_LATER: &str = r#"
 import os, stat, threading, time
@@ -68,6 +70,22 @@ async fn leftovers_found_as_the_next_call_is_given_cost_it_nothing() {
         let next = story.reuse("def f(): return 1", "[]").await;
         assert_eq!(json(&next), 1);
     }
+    story.end().await;
+}
+
+/// EX-23: an interpreter that never gets ready is given up like a worker that never acknowledges.
+#[tokio::test]
+async fn an_interpreter_that_never_answers_is_given_up() {
+    let story = Story::with(|config| config.ack_timeout = Duration::from_millis(500));
+    let python = script(&story, "python", "#!/bin/sh\nexec sleep 30\n");
+    let call = with_python(Story::call("def f(): return 1", "[]"), &python);
+    let outcome = tokio::time::timeout(Duration::from_secs(15), story.run(call))
+        .await
+        .expect("nobody waits for ever");
+    assert_eq!(outcome.verdict, Verdict::SetupFailed);
+    let message = outcome.error.expect("a reason").message;
+    assert!(message.contains("not ready"), "{message}");
+    assert_eq!(json(&story.source("def f(): return 1", "[]").await), 1);
     story.end().await;
 }
 
