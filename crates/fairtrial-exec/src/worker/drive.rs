@@ -297,7 +297,7 @@ impl Worker {
             News::Said(FromLauncher::Hit {
                 generation, cause, ..
             }) => {
-                self.stamp_end();
+                self.stamp_end_of(generation);
                 self.apply(Event::Hit { generation, cause });
             }
             News::Said(FromLauncher::Exited { end, .. }) => self.exited(end),

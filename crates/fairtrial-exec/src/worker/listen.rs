@@ -59,7 +59,7 @@ impl Worker {
     pub(super) fn hear_frame(&mut self, kind: Kind, generation: u32, payload: Vec<u8>) {
         let event = match (kind, payload.len()) {
             (Kind::Ack, 0) => {
-                self.stamp_begin();
+                self.stamp_begin(generation);
                 Event::Began { generation }
             }
             (Kind::Run, 0) => Event::RunsUserCode { generation },
@@ -72,7 +72,7 @@ impl Worker {
                 bytes: u64_at(&payload, 0),
             },
             (Kind::Value, _) => {
-                self.stamp_end();
+                self.stamp_end_of(generation);
                 Event::Replied {
                     generation,
                     reply: Reply::Value(Payload::Inline(payload)),
@@ -80,7 +80,7 @@ impl Worker {
                 }
             }
             (Kind::Error, _) => {
-                self.stamp_end();
+                self.stamp_end_of(generation);
                 let blames_setup = blames_setup(&payload);
                 Event::Replied {
                     generation,
@@ -89,7 +89,7 @@ impl Worker {
                 }
             }
             (Kind::Filed, 9) => {
-                self.stamp_end();
+                self.stamp_end_of(generation);
                 self.filed(generation, payload[0], u64_at(&payload, 1))
             }
             (kind, length) => Event::Malformed(format!(
@@ -129,9 +129,18 @@ impl Worker {
         }
     }
 
-    pub(super) fn stamp_begin(&mut self) {
-        if let (State::Sent { .. }, Some(current)) = (&self.state, &mut self.current) {
+    pub(super) fn stamp_begin(&mut self, of: u32) {
+        if let (State::Sent { generation }, Some(current)) = (&self.state, &mut self.current)
+            && *generation == of
+        {
             current.began_ns = Some(now_ns());
+        }
+    }
+
+    /// News of another dispatch says nothing of when this one ended.
+    pub(super) fn stamp_end_of(&mut self, of: u32) {
+        if matches!(self.state, State::Running { generation, .. } if generation == of) {
+            self.stamp_end();
         }
     }
 

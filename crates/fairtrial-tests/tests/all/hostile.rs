@@ -116,3 +116,31 @@ async fn a_call_that_cannot_be_sent_ahead_costs_no_processor_time() {
     assert!(spent < since.elapsed() / 4, "{spent:?}");
     story.end().await;
 }
+
+/// EX-86: a reply in another dispatch's name does not stop this one's clock.
+#[tokio::test]
+async fn a_forged_reply_of_another_dispatch_shortens_no_wall_time() {
+    let source = r#"
+import os, stat, struct, time
+
+def is_socket(fd):
+    try:
+        return stat.S_ISSOCK(os.fstat(fd).st_mode)
+    except OSError:
+        return False
+
+def f():
+    wire = next(fd for fd in range(200, 300) if is_socket(fd))
+    os.write(wire, struct.pack("<2sBBIQ", b"FT", 1, 21, 0x70000000, 1) + b"N")
+    time.sleep(0.4)
+    return 1
+"#;
+    let story = Story::new();
+    for call in [Story::call(source, "[]"), Story::reuse_call(source, "[]")] {
+        let outcome = story.run(call).await;
+        assert_eq!(json(&outcome), 1);
+        let wall_ns = outcome.metrics.wall_ns.expect("measured");
+        assert!(wall_ns >= 400_000_000, "{wall_ns}");
+    }
+    story.end().await;
+}
