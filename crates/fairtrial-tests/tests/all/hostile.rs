@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use fairtrial_exec::{Event, ExitReason, Verdict};
 use fairtrial_tests::{Story, is_alone, json, wait_until};
 
-use crate::process::{script, with_python};
+use crate::process::{script, with_env, with_python};
 
 /// Leaves a thread that writes these bytes to the worker's own socket once the call is answered.
 const SPEAK_LATER: &str = r#"
@@ -114,6 +114,30 @@ async fn a_call_that_cannot_be_sent_ahead_costs_no_processor_time() {
     assert_eq!(json(&large.await.expect("an outcome")), 500_000);
     let spent = cpu_of_this_process() - before;
     assert!(spent < since.elapsed() / 4, "{spent:?}");
+    story.end().await;
+}
+
+/// EX-S7: what is known of a key goes when nothing of it is left.
+#[tokio::test]
+async fn many_keys_cost_no_lasting_memory() {
+    if !is_alone("hostile::many_keys_cost_no_lasting_memory") {
+        return;
+    }
+    let story = Story::new();
+    let large = "x".repeat(100_000);
+    let run = async |from: u32, to: u32| {
+        for n in from..to {
+            let call = Story::call("def f(): return 1", "[]");
+            let call = with_python(call, &format!("/nowhere/python{n}"));
+            let call = with_env(call, "PYTHONUNUSED", &large);
+            assert_eq!(story.run(call).await.verdict, Verdict::SetupFailed);
+        }
+    };
+    run(0, 200).await;
+    let before = fairtrial_tests::anonymous_bytes();
+    run(200, 600).await;
+    let grown = fairtrial_tests::anonymous_bytes().saturating_sub(before);
+    assert!(grown < 20 << 20, "{grown} bytes more");
     story.end().await;
 }
 
