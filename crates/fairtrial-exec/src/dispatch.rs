@@ -33,6 +33,8 @@ pub(crate) struct Dispatch {
     pub(crate) queue_deadline: Option<Instant>,
     /// Times a worker took it and did not acknowledge.
     pub(crate) unacknowledged: u32,
+    /// A worker would not have it behind another call: it waits for one without.
+    pub(crate) goes_alone: bool,
     /// Times no process could be had for it.
     pub(crate) failed_spawns: u32,
 }

@@ -86,6 +86,7 @@ impl LocalBackend {
             submitted_ns: now_ns(),
             queue_deadline: None,
             unacknowledged: 0,
+            goes_alone: false,
             failed_spawns: 0,
         };
         self.observers.tell(Event::Submit { call: id });

@@ -97,7 +97,7 @@ pub(crate) enum Event {
     Malformed(String),
     /// It did not acknowledge in time.
     AckOverdue,
-    /// The launcher stopped it at a limit.
+    /// The launcher saw it pass a limit.
     Hit { generation: u32, cause: Cause },
     /// The engine wants the call stopped.
     Stop(Cause),
@@ -141,8 +141,9 @@ pub(crate) fn step(mode: Mode, state: State, event: Event) -> (State, Action) {
         (S::Idle, E::Retire(reason)) => {
             (S::Ending(Ending::Retired(reason)), A::Kill(Cause::Retired))
         }
-        (S::Idle, E::Malformed(reason)) => (
-            S::Ending(Ending::Misbehaved(reason)),
+        // No call's fault that is still open: one that is given to it meanwhile was not begun.
+        (S::Idle, E::Malformed(_)) => (
+            S::Ending(Ending::Retired(ExitReason::Crashed)),
             A::Kill(Cause::Misbehaved),
         ),
 
@@ -213,7 +214,11 @@ pub(crate) fn step(mode: Mode, state: State, event: Event) -> (State, Action) {
                 cause,
             },
         ) if of == generation => {
-            (S::Ending(Ending::Stopped(cause)), A::Wait) // the launcher kills by itself
+            let action = match cause {
+                Cause::Timeout => A::Wait, // the launcher kills by itself, after the stacks or the grace
+                _ => A::Kill(cause), // it waits for this word: of an answered call it would never come
+            };
+            (S::Ending(Ending::Stopped(cause)), action)
         }
         (S::Sent { .. } | S::Running { .. }, E::Stop(cause)) => {
             (S::Ending(Ending::Stopped(cause)), A::Kill(cause))
@@ -392,6 +397,25 @@ mod tests {
                 ..
             }
         ));
+    }
+
+    /// EX-70: a limit that a call passed as it answered is not held against the worker's next one.
+    #[test]
+    fn a_limit_is_confirmed_for_its_own_call_only() {
+        let running = |generation| State::Running {
+            generation,
+            user_code: true,
+        };
+        let hit = || Event::Hit {
+            generation: 1,
+            cause: Cause::CpuLimit,
+        };
+        let (_, action) = step(Mode::Reuse, running(1), hit());
+        assert!(matches!(action, Action::Kill(Cause::CpuLimit)));
+        for state in [State::Idle, running(2)] {
+            let (_, action) = step(Mode::Reuse, state, hit());
+            assert!(matches!(action, Action::Wait));
+        }
     }
 
     /// EX-26

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::call::{Call, Work};
 use crate::dispatch::{PoolNews, Site, ZygoteEnd};
@@ -14,7 +15,7 @@ use crate::outcome::ErrorReport;
 use crate::protocol::Kind;
 use crate::protocol::launcher::{Cause, FromLauncher, Program, Step, TaskId, ToLauncher};
 use crate::value::{Value, decode_small};
-use crate::worker::drive::STACK_SIGNAL;
+use crate::worker::drive::{STACK_SIGNAL, until};
 use crate::worker::judge::exit_of;
 use crate::worker::link::Link;
 use crate::worker::pipes::Output;
@@ -83,6 +84,8 @@ pub(crate) struct Zygote {
     refused: Option<ErrorReport>,
     pid: Option<u32>,
     ready: bool,
+    /// When it must be ready; none once it is, or has been given up.
+    ready_by: Option<Instant>,
 }
 
 /// The pool's hold on a zygote: dropping `end` ends it.
@@ -128,6 +131,7 @@ pub(crate) fn start(site: &Site, number: u64, key: &Key) -> std::io::Result<Zygo
         refused: None,
         pid: None,
         ready: false,
+        ready_by: Some(Instant::now() + site.context.config.ack_timeout),
     };
     tokio::task::spawn_local(zygote.drive());
     Ok(ZygoteHandle {
@@ -171,8 +175,18 @@ impl Zygote {
                 () = self.link.turn() => self.read_frames(),
                 () = self.stdout.fill() => {}
                 () = self.stderr.fill() => {}
+                () = until(self.ready_by) => self.give_up(),
             }
         }
+    }
+
+    /// It had its time. Calls that wait for it are told now, whenever it can be ended.
+    fn give_up(&mut self) {
+        self.ready_by = None;
+        let limit = self.site.context.config.ack_timeout;
+        let message = format!("`{}` was not ready within {limit:?}", self.python);
+        let (zygote, why) = (self.number, ZygoteEnd::Refused(setup_error(message)));
+        self.tell(PoolNews::ZygoteGone { zygote, why }); // who then drops its handle, which ends it
     }
 
     fn hear_launcher(&mut self, news: News) -> Option<ZygoteEnd> {
@@ -229,6 +243,7 @@ impl Zygote {
             match (frame.header.kind, record) {
                 (Kind::Ready, Some(record)) => {
                     self.ready = true;
+                    self.ready_by = None;
                     let threads = record
                         .get("threads")
                         .and_then(Value::as_i64)

@@ -8,6 +8,10 @@ const SAMPLE_NS: u64 = 10_000_000;
 /// A hung interpreter gets this long to write its stacks.
 const DUMP_NS: u64 = 5_000_000;
 
+/// The engine gets this long to confirm that a call passed a limit: it may have answered while its tree was looked
+/// at, and then the worker has another call by now.
+const CONFIRM_NS: u64 = 100_000_000;
+
 /// A call being watched.
 #[derive(Debug)]
 pub(crate) struct Watched {
@@ -85,8 +89,8 @@ impl Watched {
         if self.next_sample_ns.is_some_and(|at| now_ns >= at) {
             self.next_sample_ns = Some(now_ns + SAMPLE_NS);
             if let Some(cause) = self.judge(&tree_usage(pid.cast_unsigned())) {
-                self.kill_at_ns = Some(now_ns);
-                return Due::Stop(cause);
+                self.kill_at_ns = Some(now_ns + CONFIRM_NS);
+                return Due::Warn(cause, None);
             }
         }
         Due::Nothing
@@ -157,6 +161,19 @@ mod tests {
         });
         assert_eq!(call.due(100, i32::MAX), Due::Warn(Cause::Timeout, Some(40)));
         assert_eq!(call.wake_at_ns(), Some(100 + DUMP_NS));
+    }
+
+    /// EX-70: the kill waits for the engine, but not for ever.
+    #[test]
+    fn a_limit_is_told_before_the_kill() {
+        let mut call = watched(Watch {
+            cpu_ns: Some(0),
+            ..Watch::default()
+        });
+        let mine = std::process::id().cast_signed();
+        assert_eq!(call.due(SAMPLE_NS, mine), Due::Warn(Cause::CpuLimit, None));
+        assert_eq!(call.wake_at_ns(), Some(SAMPLE_NS + CONFIRM_NS));
+        assert_eq!(call.due(SAMPLE_NS + CONFIRM_NS, mine), Due::Kill);
     }
 
     #[test]

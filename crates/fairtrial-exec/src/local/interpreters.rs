@@ -41,44 +41,43 @@ pub(super) enum ZygoteState {
 impl Pool {
     pub(super) fn warm_interpreters(&mut self, site: &Site) {
         for lane in self.queue.lanes() {
-            let index = lane.0 as usize;
-            if lane == COMMANDS || !matches!(self.lanes[index].zygote, ZygoteState::None) {
+            if lane == COMMANDS || !matches!(self.lanes[&lane].zygote, ZygoteState::None) {
                 continue;
             }
             if !self.room_for_zygote() {
                 return;
             }
             self.numbers += 1;
-            let key = self.lanes[index]
-                .key
-                .clone()
-                .expect("only commands have no key");
+            let state = self.state(lane);
+            let key = state.key.clone().expect("only commands have no key");
             match zygote::start(site, self.numbers, &key) {
-                Ok(handle) => self.lanes[index].zygote = ZygoteState::Warming(handle),
+                Ok(handle) => self.state(lane).zygote = ZygoteState::Warming(handle),
                 Err(source) => return self.no_zygote(lane, "making its channels".into(), source),
             }
         }
+    }
+
+    /// Of a lane that is in use, and so not forgotten.
+    pub(super) fn state(&mut self, lane: Lane) -> &mut LaneState {
+        self.lanes.get_mut(&lane).expect("it is in use")
     }
 
     /// At most so many zygotes: the idle one used longest ago ends first. `false` if all are wanted.
     pub(super) fn room_for_zygote(&mut self) -> bool {
         let alive = self
             .lanes
-            .iter()
+            .values()
             .filter(|lane| !matches!(lane.zygote, ZygoteState::None))
             .count();
         if alive < self.config.max_zygotes {
             return true;
         }
-        let idle = self.lanes.iter().enumerate().filter(|(index, lane)| {
-            matches!(lane.zygote, ZygoteState::Ready { .. }) && !self.queue.has(Lane(*index as u32))
+        let idle = self.lanes.iter_mut().filter(|(number, lane)| {
+            matches!(lane.zygote, ZygoteState::Ready { .. }) && !self.queue.has(**number)
         });
-        match idle
-            .min_by_key(|(_, lane)| lane.last_used)
-            .map(|(index, _)| index)
-        {
-            Some(index) => {
-                self.lanes[index].zygote = ZygoteState::None; // dropping the handle ends it; its workers go on
+        match idle.min_by_key(|(_, lane)| lane.last_used) {
+            Some((_, lane)) => {
+                lane.zygote = ZygoteState::None; // dropping the handle ends it; its workers go on
                 true
             }
             None => false,
@@ -153,7 +152,7 @@ impl Pool {
         let Some(lane) = self.lane_of_zygote(number) else {
             return;
         };
-        let lane = &mut self.lanes[lane.0 as usize];
+        let lane = self.state(lane);
         lane.failures = 0;
         lane.last_used = Instant::now();
         if let ZygoteState::Warming(handle) = std::mem::replace(&mut lane.zygote, ZygoteState::None)
@@ -166,7 +165,7 @@ impl Pool {
         let Some(lane) = self.lane_of_zygote(number) else {
             return;
         };
-        let state = &mut self.lanes[lane.0 as usize];
+        let state = self.state(lane);
         state.zygote = ZygoteState::None;
         match why {
             ZygoteEnd::Ended => {}
@@ -209,10 +208,8 @@ impl Pool {
                 handle.number == number
             }
         };
-        self.lanes
-            .iter()
-            .position(has)
-            .map(|index| Lane(index as u32))
+        let found = self.lanes.iter().find(|(_, lane)| has(lane));
+        found.map(|(number, _)| *number)
     }
 
     /// Everybody below it has a parent-death signal; what had freed itself from that is found by its mark.
@@ -234,7 +231,7 @@ impl Pool {
         tokio::task::spawn_blocking(move || sweep::kill_marked(&marks))
             .await
             .ok(); // it cannot panic
-        for lane in &mut self.lanes {
+        for lane in self.lanes.values_mut() {
             lane.zygote = ZygoteState::None;
         }
     }

@@ -66,7 +66,7 @@ impl Pool {
             return;
         };
         member.told = true;
-        let zygote_threads = match &self.lanes[member.lane.0 as usize].zygote {
+        let zygote_threads = match &self.lanes[&member.lane].zygote {
             ZygoteState::Ready { threads, .. } => Some(*threads),
             _ => None,
         };

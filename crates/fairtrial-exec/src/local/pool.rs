@@ -1,6 +1,6 @@
 //! The engine's loop: the one owner of the queue, of the slots and of who runs what.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +45,9 @@ pub(super) const SPAWN_TRIES: u32 = 3;
 /// Between two such tries.
 pub(super) const SPAWN_PAUSE: Duration = Duration::from_millis(200);
 
+/// Keys that are remembered though nothing of them is left.
+const MOST_UNUSED_LANES: usize = 64;
+
 /// The loop's state.
 pub(crate) struct Pool {
     pub(super) config: LocalConfig,
@@ -55,7 +58,8 @@ pub(crate) struct Pool {
     pub(super) site: Option<Site>,
     pub(super) queue: Queue,
     pub(super) queue_deadlines: BTreeSet<(Instant, CallId)>,
-    pub(super) lanes: Vec<LaneState>,
+    pub(super) lanes: BTreeMap<Lane, LaneState>,
+    pub(super) last_lane: Lane,
     pub(super) lane_of: HashMap<Key, Lane>,
     pub(super) workers: HashMap<WorkerNumber, Member>,
     pub(super) running: HashMap<CallId, WorkerNumber>,
@@ -98,7 +102,8 @@ impl Pool {
             site: None,
             queue: Queue::default(),
             queue_deadlines: BTreeSet::new(),
-            lanes: vec![commands_lane],
+            lanes: BTreeMap::from([(COMMANDS, commands_lane)]),
+            last_lane: COMMANDS,
             lane_of: HashMap::new(),
             workers: HashMap::new(),
             running: HashMap::new(),
@@ -165,17 +170,34 @@ impl Pool {
         if let Some(lane) = self.lane_of.get(&key) {
             return *lane;
         }
-        let lane = Lane(u32::try_from(self.lanes.len()).expect("fewer keys than calls"));
-        let zygote = ZygoteState::None;
-        self.lanes.push(LaneState {
+        if self.lanes.len() >= MOST_UNUSED_LANES + self.config.max_zygotes {
+            self.forget_lanes();
+        }
+        let lane = Lane(self.last_lane.0 + 1);
+        self.last_lane = lane;
+        let state = LaneState {
             key: Some(key.clone()),
-            zygote,
+            zygote: ZygoteState::None,
             failures: 0,
             fresh_calls: 0,
             last_used: Instant::now(),
-        });
+        };
+        self.lanes.insert(lane, state);
         self.lane_of.insert(key, lane);
         lane
+    }
+
+    /// Keys that no call, zygote or worker has any more.
+    fn forget_lanes(&mut self) {
+        let in_use: HashSet<Lane> = self.workers.values().map(|member| member.lane).collect();
+        let queue = &self.queue;
+        self.lanes.retain(|lane, state| {
+            *lane == COMMANDS
+                || !matches!(state.zygote, ZygoteState::None)
+                || queue.has(*lane)
+                || in_use.contains(lane)
+        });
+        self.lane_of.retain(|_, lane| self.lanes.contains_key(lane));
     }
 
     pub(super) fn cancel(&mut self, id: CallId) {
@@ -263,9 +285,9 @@ impl Pool {
                 2.. if free && !member.skipping => Some(member.since + STUCK_AFTER),
                 _ => None,
             });
-        let zygotes = self.lanes.iter().enumerate().filter_map(|(index, lane)| {
-            let unused = matches!(lane.zygote, ZygoteState::Ready { .. })
-                && !self.queue.has(Lane(index as u32));
+        let zygotes = self.lanes.iter().filter_map(|(number, lane)| {
+            let unused =
+                matches!(lane.zygote, ZygoteState::Ready { .. }) && !self.queue.has(*number);
             unused.then(|| lane.last_used + self.config.idle_timeout)
         });
         [queue, kill, retry]
@@ -299,12 +321,11 @@ impl Pool {
         }
         let idle_timeout = self.config.idle_timeout;
         self.retire_idle(ExitReason::Idle, |since| since + idle_timeout <= now);
-        for index in 0..self.lanes.len() {
-            let lane = &self.lanes[index];
-            let unused = matches!(lane.zygote, ZygoteState::Ready { .. })
-                && !self.queue.has(Lane(index as u32));
+        for (number, lane) in &mut self.lanes {
+            let unused =
+                matches!(lane.zygote, ZygoteState::Ready { .. }) && !self.queue.has(*number);
             if unused && lane.last_used + idle_timeout <= now {
-                self.lanes[index].zygote = ZygoteState::None; // dropping the handle ends it
+                lane.zygote = ZygoteState::None; // dropping the handle ends it
             }
         }
         self.kill_if_due();

@@ -36,8 +36,7 @@ impl Pool {
         while self.busy() < self.config.max_workers && self.not_before.is_none() {
             let lanes = &self.lanes;
             let ready = |lane: Lane| {
-                lane == COMMANDS
-                    || matches!(lanes[lane.0 as usize].zygote, ZygoteState::Ready { .. })
+                lane == COMMANDS || matches!(lanes[&lane].zygote, ZygoteState::Ready { .. })
             };
             let Some((lane, dispatch)) = self.queue.pop(ready) else {
                 return;
@@ -63,7 +62,9 @@ impl Pool {
         for lane in self.queue.lanes() {
             while let Some(number) = self.next_ahead(lane) {
                 let goes = |dispatch: &Dispatch| {
-                    mode_of(dispatch) == Mode::Reuse && dispatch.call.queue_timeout.is_none()
+                    mode_of(dispatch) == Mode::Reuse
+                        && dispatch.call.queue_timeout.is_none()
+                        && !dispatch.goes_alone
                 };
                 let Some(dispatch) = self.queue.pop_if(lane, goes) else {
                     break;
@@ -127,7 +128,7 @@ impl Pool {
         if let Some(at) = dispatch.queue_deadline {
             self.queue_deadlines.remove(&(at, dispatch.id)); // it waits no longer
         }
-        let state = &mut self.lanes[lane.0 as usize];
+        let state = self.state(lane);
         state.last_used = Instant::now();
         let mode = mode_of(&dispatch);
         let zygote = match &state.zygote {
@@ -198,10 +199,11 @@ impl Pool {
     /// From a key's second call on, the next `fresh` worker is forked while this one runs: a fork is most of a call's
     /// cost. It has run no code of anybody's.
     pub(super) fn keep_spare(&mut self, site: &Site, lane: Lane, zygote: TaskId) {
-        let state = &mut self.lanes[lane.0 as usize];
+        let state = self.state(lane);
         state.fresh_calls += 1;
-        if self.config.fork_ahead
-            && state.fresh_calls > 1
+        let again = state.fresh_calls > 1;
+        if again
+            && self.config.fork_ahead
             && self.closing.is_none()
             && self.idle_worker(lane, Mode::Fresh).is_none()
         {

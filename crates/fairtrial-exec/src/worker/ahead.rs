@@ -44,11 +44,15 @@ impl Ahead {
 
 impl Worker {
     /// A further call for a worker that has one.
-    pub(crate) fn send_ahead(&mut self, dispatch: Dispatch, generation: u32) {
+    pub(crate) fn send_ahead(&mut self, mut dispatch: Dispatch, generation: u32) {
         match self.state {
             State::Idle => return self.assigned(dispatch, generation),
             State::Sent { .. } | State::Running { .. } if self.ahead.skips_due == 0 => {}
-            _ => return self.give_back(vec![dispatch]),
+            _ => {
+                // It ends, which can take a while, or has calls to skip: it need not be asked again meanwhile.
+                dispatch.goes_alone = true;
+                return self.give_back(vec![dispatch]);
+            }
         }
         let prepared = self.prepare(&dispatch);
         match prepared {
@@ -67,7 +71,8 @@ impl Worker {
             }
             Ok((_, scratch)) => {
                 self.keep_scratch(scratch);
-                self.give_back(vec![dispatch]); // large arguments go with a call of their own
+                dispatch.goes_alone = true; // large arguments go with a call of their own
+                self.give_back(vec![dispatch]);
             }
             Err(error) => self.refuse(dispatch, error),
         }

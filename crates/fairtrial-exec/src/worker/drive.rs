@@ -167,6 +167,8 @@ impl Worker {
         if self.closed_at.take().is_some() {
             if self.pid.is_some_and(is_exiting) {
                 self.closed_at = Some(Instant::now()); // it is on its way out; its end will be told
+            } else if matches!(self.state, State::Sent { .. }) {
+                self.apply(Event::AckOverdue); // all it sent is read: it did not begin, and cannot say so any more
             } else {
                 self.apply(Event::Malformed(
                     "it closed its socket and went on running".into(),
@@ -185,7 +187,14 @@ impl Worker {
             ToWorker::Assign {
                 dispatch,
                 generation,
-            } => self.assigned(dispatch, generation),
+            } => {
+                // What an earlier call left in the socket is found before this one could be blamed for it.
+                if let (State::Idle, Some(link)) = (&self.state, &mut self.link) {
+                    link.drain();
+                    self.read_frames();
+                }
+                self.assigned(dispatch, generation);
+            }
             ToWorker::Ahead {
                 dispatch,
                 generation,
@@ -288,7 +297,7 @@ impl Worker {
             News::Said(FromLauncher::Hit {
                 generation, cause, ..
             }) => {
-                self.stamp_end();
+                self.stamp_end_of(generation);
                 self.apply(Event::Hit { generation, cause });
             }
             News::Said(FromLauncher::Exited { end, .. }) => self.exited(end),
@@ -525,7 +534,8 @@ async fn feed(input: &mut Option<Input>) -> bool {
     }
 }
 
-async fn until(instant: Option<Instant>) {
+/// Never, if there is no such moment.
+pub(crate) async fn until(instant: Option<Instant>) {
     match instant {
         Some(instant) => tokio::time::sleep_until(instant).await,
         None => std::future::pending().await,

@@ -43,6 +43,11 @@ impl Frames {
         Ok(Some(Frame { header, payload }))
     }
 
+    /// Whether part of a frame has arrived.
+    pub(crate) fn has_half(&self) -> bool {
+        self.buffer.len() > self.used
+    }
+
     /// What is left of the stream as text: the stacks that a hung worker wrote over it.
     pub(crate) fn take_rest(&mut self) -> Vec<u8> {
         let rest = self.buffer.split_off(self.used);

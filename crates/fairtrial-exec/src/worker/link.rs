@@ -97,15 +97,22 @@ impl Link {
         }
     }
 
-    /// Reads whatever is there now.
-    pub(crate) fn drain(&mut self) {
+    /// Reads whatever is there now. Tells whether there was anything.
+    pub(crate) fn drain(&mut self) -> bool {
+        let mut any = false;
         while !self.closed {
             match read_some(&self.socket, &mut self.incoming) {
                 Ok(0) => self.closed = true,
-                Ok(_) => {}
-                Err(_) => return,
+                Ok(_) => any = true,
+                Err(_) => break,
             }
         }
+        any
+    }
+
+    /// Whether part of a frame has arrived.
+    pub(crate) fn has_half(&self) -> bool {
+        self.incoming.has_half()
     }
 
     /// The next whole frame that has arrived.

@@ -35,6 +35,12 @@ impl Worker {
                 Ok(Some(frame)) => {
                     self.hear_frame(frame.header.kind, frame.header.generation, frame.payload)
                 }
+                // Between calls the shim says nothing, so half a frame is what an earlier call left.
+                Ok(None) if matches!(self.state, State::Idle) && link.has_half() => {
+                    if !link.drain() {
+                        self.apply(Event::Malformed("half a frame between calls".into()));
+                    }
+                }
                 Ok(None) => break,
                 // The stacks of a call that hung can be here before the launcher's word that it did.
                 Err(_) if self.current.as_ref().is_some_and(Current::is_overdue) => break,
@@ -53,7 +59,7 @@ impl Worker {
     pub(super) fn hear_frame(&mut self, kind: Kind, generation: u32, payload: Vec<u8>) {
         let event = match (kind, payload.len()) {
             (Kind::Ack, 0) => {
-                self.stamp_begin();
+                self.stamp_begin(generation);
                 Event::Began { generation }
             }
             (Kind::Run, 0) => Event::RunsUserCode { generation },
@@ -66,7 +72,7 @@ impl Worker {
                 bytes: u64_at(&payload, 0),
             },
             (Kind::Value, _) => {
-                self.stamp_end();
+                self.stamp_end_of(generation);
                 Event::Replied {
                     generation,
                     reply: Reply::Value(Payload::Inline(payload)),
@@ -74,7 +80,7 @@ impl Worker {
                 }
             }
             (Kind::Error, _) => {
-                self.stamp_end();
+                self.stamp_end_of(generation);
                 let blames_setup = blames_setup(&payload);
                 Event::Replied {
                     generation,
@@ -83,7 +89,7 @@ impl Worker {
                 }
             }
             (Kind::Filed, 9) => {
-                self.stamp_end();
+                self.stamp_end_of(generation);
                 self.filed(generation, payload[0], u64_at(&payload, 1))
             }
             (kind, length) => Event::Malformed(format!(
@@ -123,9 +129,18 @@ impl Worker {
         }
     }
 
-    pub(super) fn stamp_begin(&mut self) {
-        if let (State::Sent { .. }, Some(current)) = (&self.state, &mut self.current) {
+    pub(super) fn stamp_begin(&mut self, of: u32) {
+        if let (State::Sent { generation }, Some(current)) = (&self.state, &mut self.current)
+            && *generation == of
+        {
             current.began_ns = Some(now_ns());
+        }
+    }
+
+    /// News of another dispatch says nothing of when this one ended.
+    pub(super) fn stamp_end_of(&mut self, of: u32) {
+        if matches!(self.state, State::Running { generation, .. } if generation == of) {
+            self.stamp_end();
         }
     }
 

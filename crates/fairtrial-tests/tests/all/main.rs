@@ -11,6 +11,7 @@ mod doctor_cli;
 mod environment;
 mod exec_cli;
 mod faults;
+mod hostile;
 mod isolation;
 mod issue;
 mod lifecycle;
