@@ -83,6 +83,7 @@ pub(crate) enum PoolNews {
         worker: WorkerNumber,
         reason: ExitReason,
         status: Option<Exit>,
+        stale_frames: u64,
     },
     /// A zygote is warm.
     ZygoteReady { zygote: u64, threads: u32 },

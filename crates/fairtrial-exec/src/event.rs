@@ -43,8 +43,10 @@ pub enum Event {
         worker_id: String,
         /// Why.
         reason: ExitReason,
-        /// How, as the kernel says.
+        /// How, as the kernel says; `None` if the launcher died first.
         status: Option<crate::outcome::Exit>,
+        /// Messages it sent that belong to no dispatch it had then: late or forged, dropped (EX-26).
+        stale_frames: u64,
     },
     /// The backend is shut down; exactly one, and the last.
     Shutdown,

@@ -35,6 +35,7 @@ impl Pool {
                 worker,
                 reason,
                 status,
+                stale_frames,
             } => {
                 let member = self.workers.remove(&worker);
                 if let Some(member) = member.filter(|member| member.told) {
@@ -42,6 +43,7 @@ impl Pool {
                         worker_id: member.id,
                         reason,
                         status,
+                        stale_frames,
                     });
                 }
             }

@@ -69,6 +69,7 @@ pub(crate) struct Worker {
     pub(crate) start_rss_bytes: Option<u64>,
     /// The kernel's high-water mark is an earlier call's.
     pub(crate) peak_is_stale: bool,
+    /// Messages that belonged to no dispatch it had then.
     pub(crate) stale_frames: u64,
     pub(crate) closed_at: Option<Instant>,
 }
@@ -325,15 +326,10 @@ impl Worker {
             _ => why,
         };
         self.clean_up();
-        let worker = self.number;
-        self.tell(PoolNews::Gone {
-            worker,
-            reason: ExitReason::Crashed,
-            status: None,
-        });
+        self.tell_gone(ExitReason::Crashed, None);
         if let Some(Current { dispatch, .. }) = self.current.take() {
             self.tell(PoolNews::Unstarted {
-                worker,
+                worker: self.number,
                 dispatch,
                 why,
             });
@@ -355,15 +351,10 @@ impl Worker {
         }
         self.state = State::Gone;
         self.clean_up();
-        let worker = self.number;
         if let Some(Current { dispatch, .. }) = self.current.take() {
             self.tell_finished(dispatch, Err(EngineError::LauncherLost), false, None);
         }
-        self.tell(PoolNews::Gone {
-            worker,
-            reason: ExitReason::Crashed,
-            status: None,
-        });
+        self.tell_gone(ExitReason::Crashed, None);
     }
 
     /// The tree is gone: what it sent before counts, so it is read first.

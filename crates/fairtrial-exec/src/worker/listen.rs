@@ -114,12 +114,11 @@ impl Worker {
     }
 
     pub(super) fn used(&mut self, generation: u32, user_ns: u64, system_ns: u64) {
-        if let Some(current) = self
-            .current
-            .as_mut()
-            .filter(|current| current.generation == generation)
-        {
-            current.usage = Some((user_ns, system_ns));
+        match &mut self.current {
+            Some(current) if current.generation == generation => {
+                current.usage = Some((user_ns, system_ns));
+            }
+            _ => self.stale_frames += 1,
         }
     }
 
