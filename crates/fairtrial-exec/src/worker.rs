@@ -28,6 +28,17 @@ pub(crate) enum Mode {
     Command,
 }
 
+impl Mode {
+    /// The name in the public contract.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Reuse => "reuse",
+            Self::Command => "command",
+        }
+    }
+}
+
 /// Where a worker stands. `generation` numbers the dispatch.
 #[derive(Debug)]
 pub(crate) enum State {

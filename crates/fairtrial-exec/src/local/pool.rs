@@ -355,11 +355,6 @@ impl Pool {
         verdict: Verdict,
         error: ErrorReport,
     ) {
-        let mode = match mode_of(&dispatch) {
-            Mode::Command => "command",
-            Mode::Reuse => "reuse",
-            Mode::Fresh => "fresh",
-        };
         let waited_ns = now_ns().saturating_sub(dispatch.submitted_ns);
         let outcome = Outcome {
             verdict,
@@ -373,7 +368,7 @@ impl Pool {
                 node_id: Some(self.config.node_id.clone()),
                 ..Metrics::default()
             },
-            in_force: in_force(&dispatch.call, mode),
+            in_force: in_force(&dispatch.call, mode_of(&dispatch)),
         };
         self.resolve(dispatch, Ok(outcome));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Ending, Mode, Payload, Reply};
-use crate::call::{Call, Work};
+use crate::call::Call;
 use crate::capture::Captured;
 use crate::clock::Clock;
 use crate::dispatch::Answer;
@@ -373,7 +373,7 @@ impl Facts<'_> {
             error,
             exit,
             metrics,
-            in_force: in_force(self.call, self.mode_name()),
+            in_force: in_force(self.call, self.mode),
             stdout: self.stdout,
             stderr: self.stderr,
         }
@@ -399,14 +399,6 @@ impl Facts<'_> {
             base_rss_bytes: self.base_rss_bytes,
             leaked_processes: began.and(measured.leaked),
             measured_by: began.and(measured.by),
-        }
-    }
-
-    fn mode_name(&self) -> &'static str {
-        match (self.mode, &self.call.work) {
-            (_, Work::Command(_)) => "command",
-            (Mode::Reuse, _) => "reuse",
-            _ => "fresh",
         }
     }
 }

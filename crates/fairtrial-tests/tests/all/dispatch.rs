@@ -181,8 +181,9 @@ async fn forged_messages_of_other_generations_are_dropped_and_counted() {
         let outcome = story.run(make(FORGE_GENERATIONS, &arguments)).await;
         assert_eq!(json(&outcome), "mine");
     }
-    let counts = story.end().await.into_iter().filter_map(|event| match event {
-        Event::WorkerExit { stale_frames, .. } => Some(stale_frames),
+    let events = story.end().await;
+    let counts = events.iter().filter_map(|event| match event {
+        Event::WorkerExit { stale_frames, .. } => Some(*stale_frames),
         _ => None,
     });
     let forged = 3 * others.len() as u64; // an acknowledgement, a value and a request each
