@@ -1,6 +1,8 @@
 //! The engine's clock: monotonic, anchored to Unix time once.
 
-/// Reads the monotonic clock and knows what Unix time it began at.
+use crate::linux::monotonic::now_ns;
+
+/// What Unix time the monotonic clock began at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     unix_minus_monotonic_ns: i128,
@@ -21,12 +23,6 @@ impl Clock {
     pub(crate) fn unix_ns(self, monotonic_ns: u64) -> u64 {
         u64::try_from(i128::from(monotonic_ns) + self.unix_minus_monotonic_ns).unwrap_or(0)
     }
-}
-
-/// `CLOCK_MONOTONIC`: stands still while the machine is suspended, knows nothing of the wall clock (EX-53).
-pub(crate) fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::{socket, spawn};
 use fairtrial_exec::protocol::launcher::{FromLauncher, Step, TaskId, ToLauncher};
 use rustix::event::epoll;
 
-use crate::serve::{Launcher, now_ns};
+use crate::serve::Launcher;
 use crate::task::{Role, Task};
 
 /// A request that a zygote has not answered.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::packet::{self, Packet};
 use fairtrial_exec::linux::wait::{Reaped, is_running};
 use fairtrial_exec::linux::{signals, socket, spawn};
@@ -360,10 +361,4 @@ impl Launcher {
             epoll::EventFlags::IN,
         )?)
     }
-}
-
-/// `CLOCK_MONOTONIC`.
-pub(crate) fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::current::Current;
 use super::drive::Worker;
 use super::{Ending, Event, Payload, Reply, State, judge};
-use crate::clock::now_ns;
+use crate::linux::monotonic::now_ns;
 use crate::protocol::Kind;
 use crate::protocol::launcher::Cause;
 
