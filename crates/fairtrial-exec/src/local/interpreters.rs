@@ -24,11 +24,25 @@ use crate::zygote::{self, Key, ZygoteHandle, setup_error};
 
 /// What calls of one lane wait for.
 pub(super) struct LaneState {
+    /// None for commands.
     pub(super) key: Option<Key>,
     pub(super) zygote: ZygoteState,
+    /// Zygotes that died in a row without a word.
     pub(super) failures: u32,
     pub(super) fresh_calls: u64,
     pub(super) last_used: Instant,
+}
+
+impl LaneState {
+    pub(super) fn new(key: Option<Key>) -> Self {
+        Self {
+            key,
+            zygote: ZygoteState::None,
+            failures: 0,
+            fresh_calls: 0,
+            last_used: Instant::now(),
+        }
+    }
 }
 
 /// Whether a lane has its zygote.

@@ -1,4 +1,4 @@
-//! What workers and zygotes tell the pool.
+//! What workers and zygotes tell the pool, and what it makes of that. Which call starts next is `starting.rs`'s business.
 
 use std::io;
 
@@ -18,14 +18,11 @@ use crate::verdict::Verdict;
 use crate::zygote::setup_error;
 
 impl Pool {
-    // ---- news --------------------------------------------------------------------------------------------------
-
     pub(super) async fn hear(&mut self, news: PoolNews) {
         match news {
             PoolNews::WorkerStarted { worker, pid } => self.worker_started(worker, pid),
             PoolNews::Began { worker, call } => self.began(worker, call),
             PoolNews::Finished(finished) => self.finished(*finished),
-
             PoolNews::Unstarted {
                 worker,
                 dispatch,

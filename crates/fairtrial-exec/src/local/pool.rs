@@ -82,13 +82,6 @@ impl Pool {
         commands: mpsc::UnboundedReceiver<Command>,
     ) -> Self {
         let (news_sender, news) = mpsc::unbounded_channel();
-        let commands_lane = LaneState {
-            key: None,
-            zygote: ZygoteState::None,
-            failures: 0,
-            fresh_calls: 0,
-            last_used: Instant::now(),
-        };
         Self {
             config,
             observers,
@@ -98,7 +91,7 @@ impl Pool {
             site: None,
             queue: Queue::default(),
             queue_deadlines: BTreeSet::new(),
-            lanes: vec![commands_lane],
+            lanes: vec![LaneState::new(None)], // of commands
             lane_of: HashMap::new(),
             workers: HashMap::new(),
             running: HashMap::new(),
@@ -166,14 +159,7 @@ impl Pool {
             return *lane;
         }
         let lane = Lane(u32::try_from(self.lanes.len()).expect("fewer keys than calls"));
-        let zygote = ZygoteState::None;
-        self.lanes.push(LaneState {
-            key: Some(key.clone()),
-            zygote,
-            failures: 0,
-            fresh_calls: 0,
-            last_used: Instant::now(),
-        });
+        self.lanes.push(LaneState::new(Some(key.clone())));
         self.lane_of.insert(key, lane);
         lane
     }
@@ -327,7 +313,7 @@ impl Pool {
         // Handlers may be slow, and one of them may be waiting for us.
         tokio::task::spawn_blocking(move || observers.finish())
             .await
-            .ok();
+            .ok(); // it cannot panic
         for done in self
             .closing
             .take()

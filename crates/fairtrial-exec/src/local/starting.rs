@@ -1,4 +1,4 @@
-//! Which call starts next, and where.
+//! Which call starts next, and in which worker. How its process is made is `start.rs`'s business.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,8 +20,6 @@ use crate::worker::Mode;
 use crate::worker::drive::ToWorker;
 
 impl Pool {
-    // ---- starting ----------------------------------------------------------------------------------------------
-
     /// Gives free slots to the oldest calls that can start, and warms interpreters for those that cannot yet.
     pub(super) async fn start_what_can_start(&mut self) {
         if self.queue.is_empty() || self.not_before.is_some_and(|at| at > Instant::now()) {

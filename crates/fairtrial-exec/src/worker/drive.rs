@@ -1,4 +1,6 @@
 //! The loop that waits for a worker: turns socket, pipes, timers and the launcher's word into events, performs actions.
+//!
+//! Decides nothing: `step` does.
 
 use std::time::Duration;
 
@@ -408,7 +410,7 @@ impl Worker {
         if let Some(pid) = self.pid {
             current.base_rss_bytes = resident(pid);
             if self.mode == Mode::Reuse {
-                current.cpu_before_ns = process_cpu_ns(pid).ok();
+                current.cpu_before_ns = process_cpu_ns(pid).ok(); // else its use is reported as not measured
                 self.start_rss_bytes = self.start_rss_bytes.or(current.base_rss_bytes);
             }
         }
@@ -474,31 +476,20 @@ impl Worker {
 /// What the launcher watches while a call runs.
 fn watch(call: &Call, began_ns: u64, mode: Mode) -> Watch {
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let limits = Watch {
+        memory_bytes: call.limits.memory_bytes,
+        cpu_ns: call.limits.cpu.map(ns),
+        processes: call.limits.processes,
+        ..Watch::default()
+    };
     let Some(timeout) = call.timeout else {
-        return Watch {
-            grace_ns: 0,
-            dump_signal: None,
-            deadline_ns: None,
-            ..limits(call)
-        };
+        return limits;
     };
     Watch {
         deadline_ns: Some(began_ns.saturating_add(ns(timeout))),
         grace_ns: ns(call.term_grace),
         dump_signal: (mode != Mode::Command).then_some(STACK_SIGNAL),
-        ..limits(call)
-    }
-}
-
-fn limits(call: &Call) -> Watch {
-    Watch {
-        memory_bytes: call.limits.memory_bytes,
-        cpu_ns: call
-            .limits
-            .cpu
-            .map(|cpu| u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX)),
-        processes: call.limits.processes,
-        ..Watch::default()
+        ..limits
     }
 }
 

@@ -232,7 +232,7 @@ impl Payload {
     }
 }
 
-/// The verdict that an error record claims; only three may be claimed.
+/// The verdict that an error record claims; which may be claimed, [`read_record`] knows.
 pub(crate) fn record_verdict(record: &[u8]) -> Option<String> {
     value::decode_small(record).ok()?.get("verdict")?.to_text()
 }
