@@ -53,7 +53,7 @@ impl Launcher {
     }
 
     /// Usage of a stray goes to the call that left it, if only one can have.
-    pub(crate) fn account_stray(&mut self, reaped: &Reaped) {
+    fn account_stray(&mut self, reaped: &Reaped) {
         let mut dying = self
             .tasks
             .values_mut()

@@ -75,7 +75,7 @@ impl Pool {
     }
 
     /// At most so many zygotes: the idle one used longest ago ends first. `false` if all are wanted.
-    pub(super) fn room_for_zygote(&mut self) -> bool {
+    fn room_for_zygote(&mut self) -> bool {
         let alive = self
             .lanes
             .iter()
@@ -120,7 +120,7 @@ impl Pool {
         }
     }
 
-    pub(super) async fn new_site(&mut self) -> Result<Site, EngineError> {
+    async fn new_site(&mut self) -> Result<Site, EngineError> {
         let context = match self.site.take() {
             Some(site) => site.context,
             None => Rc::new(self.new_context()?),
@@ -144,7 +144,7 @@ impl Pool {
         Ok(Site { context, launcher })
     }
 
-    pub(super) fn new_context(&self) -> Result<Context, EngineError> {
+    fn new_context(&self) -> Result<Context, EngineError> {
         let spill = SpillDir::new(&self.config.spill_dir);
         let scratch = ScratchRoot::create(&spill)?;
         if let Err(error) = sweep_dead_roots(&spill) {
@@ -203,20 +203,20 @@ impl Pool {
     }
 
     /// The set-up cannot succeed: calls that wait for it fail, other keys go on.
-    pub(super) fn give_up(&mut self, lane: Lane, report: &ErrorReport) {
+    fn give_up(&mut self, lane: Lane, report: &ErrorReport) {
         for dispatch in self.queue.drain(lane) {
             self.resolve_unstarted(dispatch, Verdict::SetupFailed, report.clone());
         }
     }
 
     /// No process for a zygote: as when there is none for the oldest call that waits for it.
-    pub(super) fn no_zygote(&mut self, lane: Lane, step: String, source: io::Error) {
+    fn no_zygote(&mut self, lane: Lane, step: String, source: io::Error) {
         if let Some((lane, dispatch)) = self.queue.pop(|other| other == lane) {
             self.try_again(lane, dispatch, step, source);
         }
     }
 
-    pub(super) fn lane_of_zygote(&self, number: u64) -> Option<Lane> {
+    fn lane_of_zygote(&self, number: u64) -> Option<Lane> {
         let has = |lane: &LaneState| match &lane.zygote {
             ZygoteState::None => false,
             ZygoteState::Warming(handle) | ZygoteState::Ready { handle, .. } => {

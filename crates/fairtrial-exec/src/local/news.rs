@@ -60,7 +60,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn worker_started(&mut self, worker: WorkerNumber, pid: u32) {
+    fn worker_started(&mut self, worker: WorkerNumber, pid: u32) {
         let Some(member) = self.workers.get_mut(&worker) else {
             return;
         };
@@ -84,7 +84,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn finished(&mut self, finished: Finished) {
+    fn finished(&mut self, finished: Finished) {
         let Finished {
             worker,
             dispatch,
@@ -112,12 +112,7 @@ impl Pool {
         self.resolve(dispatch, answer);
     }
 
-    pub(super) fn unstarted(
-        &mut self,
-        worker: WorkerNumber,
-        mut dispatch: Dispatch,
-        why: Unstarted,
-    ) {
+    fn unstarted(&mut self, worker: WorkerNumber, mut dispatch: Dispatch, why: Unstarted) {
         self.running.remove(&dispatch.id);
         if let Some(member) = self.workers.get_mut(&worker) {
             member.calls.retain(|call| *call != dispatch.id);

@@ -123,7 +123,7 @@ impl Pool {
         self.finish().await;
     }
 
-    pub(super) fn obey(&mut self, command: Command) {
+    fn obey(&mut self, command: Command) {
         match command {
             Command::Submit(dispatch) => self.submit(dispatch),
             Command::Cancel(id) => self.cancel(id),
@@ -175,7 +175,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn shut_down(&mut self, how: Shutdown, done: Option<oneshot::Sender<()>>) {
+    fn shut_down(&mut self, how: Shutdown, done: Option<oneshot::Sender<()>>) {
         let kill_at = how.kill_after.map(|after| Instant::now() + after);
         let closing = self.closing.get_or_insert_with(|| Closing {
             kill_at: None,
@@ -191,7 +191,7 @@ impl Pool {
         self.kill_if_due();
     }
 
-    pub(super) fn kill_if_due(&mut self) {
+    fn kill_if_due(&mut self) {
         let due = self
             .closing
             .as_ref()
@@ -211,7 +211,7 @@ impl Pool {
     }
 
     /// Once closing: no call is left, so idle workers go too, and then nobody is left.
-    pub(super) fn is_done(&mut self) -> bool {
+    fn is_done(&mut self) -> bool {
         if self.closing.is_none() || !self.queue.is_empty() || !self.running.is_empty() {
             return false;
         }
@@ -226,7 +226,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn retire_idle(&mut self, reason: ExitReason, which: impl Fn(Instant) -> bool) {
+    fn retire_idle(&mut self, reason: ExitReason, which: impl Fn(Instant) -> bool) {
         let idle = self
             .workers
             .iter()

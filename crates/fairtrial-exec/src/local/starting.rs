@@ -85,7 +85,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn next_ahead(&self, lane: Lane) -> Option<WorkerNumber> {
+    fn next_ahead(&self, lane: Lane) -> Option<WorkerNumber> {
         let takers = self
             .workers
             .iter()
@@ -147,7 +147,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn start_command(&mut self, site: &Site, dispatch: Dispatch) {
+    fn start_command(&mut self, site: &Site, dispatch: Dispatch) {
         self.make_room();
         let (call, identity, generation) = (dispatch.id, self.identity(), self.next_generation());
         let (number, id) = (identity.number, identity.id.clone());
@@ -185,7 +185,7 @@ impl Pool {
 
     /// From a key's second call on, the next `fresh` worker is forked while this one runs: a fork is most of a call's
     /// cost. It has run no code of anybody's.
-    pub(super) fn keep_spare(&mut self, site: &Site, lane: Lane, zygote: TaskId) {
+    fn keep_spare(&mut self, site: &Site, lane: Lane, zygote: TaskId) {
         let state = &mut self.lanes[lane.0 as usize];
         state.fresh_calls += 1;
         if self.config.fork_ahead
@@ -198,7 +198,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn identity(&mut self) -> Identity {
+    fn identity(&mut self) -> Identity {
         self.numbers += 1;
         // An odd factor makes this a permutation of 48-bit numbers: distinct, and without a pattern to guess.
         let mixed = self
@@ -211,12 +211,12 @@ impl Pool {
         }
     }
 
-    pub(super) fn next_generation(&mut self) -> u32 {
+    fn next_generation(&mut self) -> u32 {
         self.generation = self.generation.wrapping_add(1);
         self.generation
     }
 
-    pub(super) fn add_member(
+    fn add_member(
         &mut self,
         number: WorkerNumber,
         id: String,
@@ -243,7 +243,7 @@ impl Pool {
         self.workers.insert(number, member);
     }
 
-    pub(super) fn give(&mut self, worker: WorkerNumber, call: CallId) {
+    fn give(&mut self, worker: WorkerNumber, call: CallId) {
         if let Some(member) = self.workers.get_mut(&worker) {
             if member.calls.is_empty() {
                 member.since = Instant::now();
@@ -253,7 +253,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn assign(&mut self, worker: WorkerNumber, dispatch: Dispatch) {
+    fn assign(&mut self, worker: WorkerNumber, dispatch: Dispatch) {
         let (call, generation) = (dispatch.id, self.next_generation());
         self.give(worker, call);
         let Some(member) = self.workers.get_mut(&worker) else {
@@ -271,7 +271,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn idle_worker(&self, lane: Lane, mode: Mode) -> Option<WorkerNumber> {
+    fn idle_worker(&self, lane: Lane, mode: Mode) -> Option<WorkerNumber> {
         let idle = self
             .workers
             .iter()
@@ -280,7 +280,7 @@ impl Pool {
     }
 
     /// Idle workers of other keys give way when every slot would otherwise have a process.
-    pub(super) fn make_room(&mut self) {
+    fn make_room(&mut self) {
         let idle = self
             .workers
             .iter()

@@ -72,7 +72,7 @@ impl Worker {
         });
     }
 
-    pub(super) fn measure(&mut self, current: &Current) -> Measured {
+    fn measure(&mut self, current: &Current) -> Measured {
         let Some(pid) = self.pid else {
             return Measured::default();
         };
@@ -121,7 +121,7 @@ impl Worker {
         self.tell_gone(reason, Some(judge::exit_of(end.status)));
     }
 
-    pub(super) fn judge_call(&mut self, mut current: Current, ending: Option<Ending>, end: &End) {
+    fn judge_call(&mut self, mut current: Current, ending: Option<Ending>, end: &End) {
         current.finished_ns = current.finished_ns.or(Some(end.at_ns)); // it ended by itself
         // An acknowledgement that was read after the end was sent before it.
         current.began_ns = current.began_ns.map(|began_ns| began_ns.min(end.at_ns));
@@ -136,7 +136,7 @@ impl Worker {
     }
 
     /// Puts together all that is known of a call and has it judged.
-    pub(super) fn conclude(
+    fn conclude(
         &mut self,
         mut current: Current,
         measured: Measured,

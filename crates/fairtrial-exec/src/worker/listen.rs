@@ -50,7 +50,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn hear_frame(&mut self, kind: Kind, generation: u32, payload: Vec<u8>) {
+    fn hear_frame(&mut self, kind: Kind, generation: u32, payload: Vec<u8>) {
         let event = match (kind, payload.len()) {
             (Kind::Ack, 0) => {
                 self.stamp_begin();
@@ -93,7 +93,7 @@ impl Worker {
         self.apply(event);
     }
 
-    pub(super) fn filed(&self, generation: u32, kind: u8, bytes: u64) -> Event {
+    fn filed(&self, generation: u32, kind: u8, bytes: u64) -> Event {
         let has_file = self
             .current
             .as_ref()
@@ -122,7 +122,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn stamp_begin(&mut self) {
+    fn stamp_begin(&mut self) {
         if let (State::Sent { .. }, Some(current)) = (&self.state, &mut self.current) {
             current.began_ns = Some(now_ns());
         }
