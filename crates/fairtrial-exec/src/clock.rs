@@ -1,4 +1,6 @@
-//! The engine's clock: monotonic, anchored to Unix time once.
+//! The engine's clock: monotonic, anchored to Unix time once; and waiting for it.
+
+use tokio::time::Instant;
 
 use crate::linux::monotonic::now_ns;
 
@@ -22,6 +24,14 @@ impl Clock {
     /// Unix time of a monotonic instant.
     pub(crate) fn unix_ns(self, monotonic_ns: u64) -> u64 {
         u64::try_from(i128::from(monotonic_ns) + self.unix_minus_monotonic_ns).unwrap_or(0)
+    }
+}
+
+/// For a `select!`: waits until then, and for ever if there is nothing to wait for.
+pub(crate) async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -13,6 +13,7 @@ use super::queue::{COMMANDS, Lane, Queue};
 use crate::backend::Shutdown;
 use crate::call::Isolation;
 use crate::capture::Captured;
+use crate::clock::until;
 use crate::config::LocalConfig;
 use crate::dispatch::{Answer, Dispatch, PoolNews, Site, WorkerNumber};
 use crate::event::{CallId, Event, ExitReason};
@@ -117,7 +118,7 @@ impl Pool {
                 biased;
                 Some(news) = self.news.recv() => self.hear(news).await,
                 command = self.commands.recv() => self.obey(command.unwrap_or(Command::Abandon)),
-                () = tokio::time::sleep_until(timer.unwrap_or_else(far_away)), if timer.is_some() => self.timer(),
+                () = until(timer) => self.timer(),
             }
         }
         self.finish().await;
@@ -374,8 +375,4 @@ pub(super) fn cancelled() -> ErrorReport {
         message: "it was cancelled before it began".into(),
         traceback: String::new(),
     }
-}
-
-fn far_away() -> Instant {
-    Instant::now() + Duration::from_secs(3600)
 }

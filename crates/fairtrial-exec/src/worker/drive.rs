@@ -14,6 +14,7 @@ use super::link::Link;
 use super::pipes::{Input, Output};
 use super::{Action, Ending, Event, Mode, State, step};
 use crate::call::{Call, Work};
+use crate::clock::until;
 use crate::dispatch::{Dispatch, PoolNews, Site, Unstarted, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, ExitReason};
@@ -503,13 +504,6 @@ async fn turn(link: &mut Option<Link>) {
 async fn feed(input: &mut Option<Input>) -> bool {
     match input {
         Some(input) => input.feed().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn until(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => tokio::time::sleep_until(instant).await,
         None => std::future::pending().await,
     }
 }
