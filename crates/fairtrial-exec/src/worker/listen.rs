@@ -24,7 +24,10 @@ impl Worker {
             }
             if matches!(self.state, State::Ending(_) | State::Gone) {
                 let rest = link.take_rest(); // late news of a decided call
-                if matches!(self.state, State::Ending(Ending::Replied(_))) && !rest.is_empty() {
+                // Past the deadline it can be stacks: the launcher asked for them before it heard of the reply.
+                let stacks = self.current.as_ref().is_some_and(Current::is_overdue);
+                let replied = matches!(self.state, State::Ending(Ending::Replied(_)));
+                if replied && !stacks && !rest.is_empty() {
                     // One frame is a reply; with more behind it nobody knows which is the answer.
                     let reason = format!("it sent {} bytes after its reply", rest.len());
                     self.state = State::Ending(Ending::Misbehaved(reason));
