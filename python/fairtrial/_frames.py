@@ -1,4 +1,4 @@
-# Frames (see protocol.rs): whole ones in, whole ones out.
+# Frames (see protocol.rs): whole ones in, whole ones out. Knows nothing of what they say.
 import _socket
 from os import _exit
 from struct import Struct as _Struct

@@ -231,12 +231,8 @@ class Terms:
 
     def _set_limits(self, rlimits, reuse):
         for which, value in rlimits:
-            if isinstance(which, str):
-                which = getattr(_resource, which)
             hard = _getrlimit(which)[1]
-            soft = _INFINITY if value is None else value
-            if hard != _INFINITY and (soft == _INFINITY or soft > hard):
-                soft = hard
+            soft = value if hard == _INFINITY else min(value, hard)
             try:
                 _setrlimit(which, (soft, hard if reuse else soft))
             except (OSError, ValueError) as error:

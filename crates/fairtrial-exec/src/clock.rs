@@ -1,6 +1,10 @@
-//! The engine's clock: monotonic, anchored to Unix time once.
+//! The engine's clock: monotonic, anchored to Unix time once; and waiting for it.
 
-/// Reads the monotonic clock and knows what Unix time it began at.
+use tokio::time::Instant;
+
+use crate::linux::monotonic::now_ns;
+
+/// What Unix time the monotonic clock began at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     unix_minus_monotonic_ns: i128,
@@ -23,10 +27,12 @@ impl Clock {
     }
 }
 
-/// `CLOCK_MONOTONIC`: stands still while the machine is suspended, knows nothing of the wall clock (EX-53).
-pub(crate) fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+/// For a `select!`: waits until then, and for ever if there is nothing to wait for.
+pub(crate) async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! A submitted call on its way through the engine.
+//! What the parts of the engine share: a call on its way, what all may use, and the news they send the pool.
+//!
+//! Decides nothing: the pool does.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -85,6 +87,7 @@ pub(crate) enum PoolNews {
         worker: WorkerNumber,
         reason: ExitReason,
         status: Option<Exit>,
+        stale_frames: u64,
     },
     /// A zygote is warm.
     ZygoteReady { zygote: u64, threads: u32 },

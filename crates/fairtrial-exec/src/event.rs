@@ -14,7 +14,7 @@ pub enum Event {
         /// Which.
         call: CallId,
     },
-    /// A worker acknowledged it.
+    /// A worker acknowledged it, or its command runs.
     Start {
         /// Which.
         call: CallId,
@@ -35,6 +35,7 @@ pub enum Event {
         /// Its process.
         pid: u32,
         /// Threads its zygote had after preloading: more than one can make a fork hang.
+        /// `None` for a command, or if the zygote has ended meanwhile.
         zygote_threads: Option<u32>,
     },
     /// A worker process is gone.
@@ -43,8 +44,10 @@ pub enum Event {
         worker_id: String,
         /// Why.
         reason: ExitReason,
-        /// How, as the kernel says.
+        /// How, as the kernel says; `None` if the launcher died first.
         status: Option<crate::outcome::Exit>,
+        /// Messages it sent that belong to no dispatch it had then: late or forged, dropped (EX-26).
+        stale_frames: u64,
     },
     /// The backend is shut down; exactly one, and the last.
     Shutdown,
@@ -70,13 +73,13 @@ impl Event {
 pub enum ExitReason {
     /// A `fresh` worker or a command served its call.
     CallDone,
-    /// The call's deadline passed.
+    /// The call's deadline passed; the call itself may have replied at the last moment.
     Timeout,
     /// The call was cancelled.
     Cancelled,
     /// The call passed a limit.
     Limit(Verdict),
-    /// It ended by itself, or broke the protocol.
+    /// It ended by itself, broke the protocol, did not begin its call in time, or lost its launcher.
     Crashed,
     /// Unused for `idle_timeout`, or its slot was wanted for another key.
     Idle,

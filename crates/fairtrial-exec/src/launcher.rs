@@ -191,7 +191,7 @@ impl Launcher {
         let child = self.0.child.borrow_mut().take();
         if let Some(mut child) = child {
             // It ends within a second of the socket's end; a thread may wait for that, the loop may not.
-            tokio::task::spawn_blocking(move || child.wait()).await.ok();
+            tokio::task::spawn_blocking(move || child.wait()).await.ok(); // it cannot panic
         }
     }
 }

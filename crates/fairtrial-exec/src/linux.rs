@@ -11,6 +11,7 @@ pub mod lease;
 pub mod mapping;
 #[cfg(feature = "engine")]
 pub mod memfd;
+pub mod monotonic;
 #[cfg(feature = "engine")]
 pub mod nameless;
 pub mod packet;

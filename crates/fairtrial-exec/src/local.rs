@@ -19,11 +19,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::{Backend, Shutdown};
 use crate::call::Call;
-use crate::clock::now_ns;
 use crate::config::LocalConfig;
 use crate::dispatch::{Answer, Dispatch};
 use crate::error::EngineError;
 use crate::event::{CallId, Event};
+use crate::linux::monotonic::now_ns;
 use crate::observers::Observers;
 use pool::{Command, Pool};
 

@@ -1,7 +1,10 @@
-//! Isolation levels, and what is really in force. The mechanisms themselves are in `linux`.
+//! Isolation levels, and what is really in force. Brings nothing about: the mechanisms themselves are in `linux`.
 
 use std::fmt;
 use std::str::FromStr;
+
+use crate::call::{Call, Work};
+use crate::worker::Mode;
 
 /// How much isolation a call asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -89,7 +92,6 @@ pub struct InForce {
     pub mechanisms: Vec<Mechanism>,
 }
 
-#[cfg(feature = "engine")]
 impl InForce {
     /// The contract's `in_force` object.
     #[must_use]
@@ -113,10 +115,13 @@ impl InForce {
     }
 }
 
-/// What holds for a call at this stage: the level `none` and the limits that were asked for.
-#[cfg(feature = "engine")]
-pub(crate) fn in_force(call: &crate::call::Call, mode: &'static str) -> InForce {
+/// What holds for a call: the level `none`, the only one there is, and the limits that were asked for.
+pub(crate) fn in_force(call: &Call, mode: Mode) -> InForce {
     let mut mechanisms = standing().to_vec();
+    if matches!(call.work, Work::Pickled(_)) {
+        // The caller's own function works in the caller's own directory.
+        mechanisms.retain(|mechanism| mechanism.name != "scratch");
+    }
     let limits = &call.limits;
     let sampled = |name| Mechanism {
         name,
@@ -135,16 +140,21 @@ pub(crate) fn in_force(call: &crate::call::Call, mode: &'static str) -> InForce 
             .map(|(name, _)| sampled(name)),
     );
     if limits.open_files.is_some() || limits.file_bytes.is_some() {
+        let (state, via) = match mode {
+            // The next call may ask for more, so the hard limit stays, and code can raise the soft one to it.
+            Mode::Reuse => (State::Partial, "setrlimit, soft limits"),
+            Mode::Fresh | Mode::Command => (State::Enforced, "setrlimit"),
+        };
         mechanisms.push(Mechanism {
             name: "rlimits",
-            state: State::Enforced,
-            via: "setrlimit",
+            state,
+            via,
         });
     }
     InForce {
         requested: call.sandbox,
         effective: Level::None,
-        mode,
+        mode: mode.name(),
         mechanisms,
     }
 }
@@ -170,7 +180,6 @@ pub(crate) fn standing() -> [Mechanism; 9] {
 }
 
 /// Whether a candidate can read this process's own environment in `/proc` (EX-40).
-#[cfg(feature = "engine")]
 fn environ_guard() -> Mechanism {
     let hidden = crate::linux::process::is_hidden_from_same_user();
     let (state, via) = match (hidden, rustix::process::geteuid().is_root()) {
@@ -188,5 +197,40 @@ fn environ_guard() -> Mechanism {
         name: "environ_guard",
         state,
         via,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::{PickledWork, PythonTerms};
+
+    fn state(call: &Call, mode: Mode, name: &str) -> Option<State> {
+        let mechanisms = in_force(call, mode).mechanisms;
+        let found = mechanisms.iter().find(|mechanism| mechanism.name == name)?;
+        Some(found.state)
+    }
+
+    #[test]
+    fn a_limit_that_code_can_raise_again_is_not_called_enforced() {
+        let mut call = Call::source("", "f", Vec::new());
+        assert_eq!(state(&call, Mode::Fresh, "rlimits"), None);
+        call.limits.open_files = Some(64);
+        assert_eq!(state(&call, Mode::Fresh, "rlimits"), Some(State::Enforced));
+        assert_eq!(state(&call, Mode::Reuse, "rlimits"), Some(State::Partial));
+    }
+
+    #[test]
+    fn only_a_call_that_has_a_directory_is_said_to_have_one() {
+        let source = Call::source("", "f", Vec::new());
+        let pickled = Call::new(Work::Pickled(PickledWork {
+            body: Vec::new(),
+            python: PythonTerms::default(),
+        }));
+        assert_eq!(
+            state(&source, Mode::Fresh, "scratch"),
+            Some(State::Enforced)
+        );
+        assert_eq!(state(&pickled, Mode::Reuse, "scratch"), None);
     }
 }

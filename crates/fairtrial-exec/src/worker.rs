@@ -1,4 +1,6 @@
 //! Worker states: the pure step. `drive.rs` waits and acts; `judge.rs` turns an end into an outcome.
+//!
+//! Never waits, never reads a clock, never touches the kernel.
 
 pub(crate) mod ahead;
 pub(crate) mod call_frame;
@@ -24,6 +26,17 @@ pub(crate) enum Mode {
     Reuse,
     /// A program: it acknowledges by starting and replies by ending.
     Command,
+}
+
+impl Mode {
+    /// The name in the public contract.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Reuse => "reuse",
+            Self::Command => "command",
+        }
+    }
 }
 
 /// Where a worker stands. `generation` numbers the dispatch.
@@ -228,15 +241,7 @@ pub(crate) fn step(mode: Mode, state: State, event: Event) -> (State, Action) {
             A::Kill(Cause::Misbehaved),
         ),
 
-        (S::Idle, E::Exited(end)) => (
-            S::Gone,
-            A::Judge {
-                ending: None,
-                began: false,
-                end,
-            },
-        ),
-        (S::Sent { .. }, E::Exited(end)) => (
+        (S::Idle | S::Sent { .. }, E::Exited(end)) => (
             S::Gone,
             A::Judge {
                 ending: None,
@@ -267,7 +272,7 @@ pub(crate) fn step(mode: Mode, state: State, event: Event) -> (State, Action) {
         // Late news never replaces the recorded end; what belongs to another dispatch is nobody's.
         (
             state @ (S::Idle | S::Sent { .. } | S::Running { .. }),
-            E::Began { .. } | E::Replied { .. } | E::Needs { .. },
+            E::Began { .. } | E::RunsUserCode { .. } | E::Needs { .. } | E::Replied { .. },
         ) => (state, A::Stale),
         (state, _) => (state, A::Wait),
     }
@@ -425,10 +430,28 @@ mod tests {
             generation: 2,
             user_code: true,
         };
-        let (state, action) = step(Mode::Reuse, running, value(1));
+        let generation = 1;
+        let others = [
+            Event::Began { generation },
+            Event::RunsUserCode { generation },
+            Event::Needs {
+                generation,
+                bytes: 9,
+            },
+            value(generation),
+        ];
+        let mut state = running;
+        for event in others {
+            let (next, action) = step(Mode::Reuse, state, event);
+            assert!(matches!(action, Action::Stale));
+            state = next;
+        }
         assert!(matches!(
-            (state, action),
-            (State::Running { generation: 2, .. }, Action::Stale)
+            state,
+            State::Running {
+                generation: 2,
+                user_code: true
+            }
         ));
     }
 

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::call::{Call, Work};
+use crate::clock::until;
 use crate::dispatch::{PoolNews, Site, ZygoteEnd};
 use crate::environment::{Changes, WORKER_ID_PLACE, is_read_at_startup};
 use crate::launcher::News;
@@ -15,7 +16,7 @@ use crate::outcome::ErrorReport;
 use crate::protocol::Kind;
 use crate::protocol::launcher::{Cause, FromLauncher, Program, Step, TaskId, ToLauncher};
 use crate::value::{Value, decode_small};
-use crate::worker::drive::{STACK_SIGNAL, until};
+use crate::worker::drive::STACK_SIGNAL;
 use crate::worker::judge::exit_of;
 use crate::worker::link::Link;
 use crate::worker::pipes::Output;

@@ -3,11 +3,12 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::wait::{Reaped, reap_any};
 use fairtrial_exec::linux::{remove, signals};
 use fairtrial_exec::protocol::launcher::{FromLauncher, TaskId};
 
-use crate::serve::{Launcher, now_ns};
+use crate::serve::Launcher;
 use crate::task::{Role, SURVIVOR_NS};
 
 impl Launcher {
@@ -52,7 +53,7 @@ impl Launcher {
     }
 
     /// Usage of a stray goes to the call that left it, if only one can have.
-    pub(crate) fn account_stray(&mut self, reaped: &Reaped) {
+    fn account_stray(&mut self, reaped: &Reaped) {
         let mut dying = self
             .tasks
             .values_mut()

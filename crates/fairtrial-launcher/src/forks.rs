@@ -3,11 +3,12 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::{socket, spawn};
 use fairtrial_exec::protocol::launcher::{FromLauncher, Step, TaskId, ToLauncher};
 use rustix::event::epoll;
 
-use crate::serve::{Launcher, now_ns};
+use crate::serve::Launcher;
 use crate::task::{Role, Task};
 
 /// A request that a zygote has not answered.
@@ -76,7 +77,7 @@ impl Launcher {
         }
     }
 
-    pub(crate) fn answered(&mut self, zygote: TaskId, number: u32, value: i32) -> io::Result<()> {
+    fn answered(&mut self, zygote: TaskId, number: u32, value: i32) -> io::Result<()> {
         if number == 0 {
             self.forks
                 .retain(|_, fork| !(fork.zygote == zygote && fork.task.is_none()));
@@ -101,7 +102,7 @@ impl Launcher {
     }
 
     /// A zygote says who it is: it may have forked itself once to be rid of threads.
-    pub(crate) fn announced(&mut self, zygote: TaskId, pid: i32) {
+    fn announced(&mut self, zygote: TaskId, pid: i32) {
         let Some(task) = self.tasks.get_mut(&zygote) else {
             return;
         };
@@ -113,7 +114,7 @@ impl Launcher {
         }
     }
 
-    pub(crate) fn forked(&mut self, id: TaskId, pid: i32) -> io::Result<()> {
+    fn forked(&mut self, id: TaskId, pid: i32) -> io::Result<()> {
         self.strays.reaped(pid);
         self.by_pid.insert(pid, id);
         let pidfd = spawn::open_child(pid).ok();

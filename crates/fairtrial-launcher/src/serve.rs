@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::packet::{self, Packet};
 use fairtrial_exec::linux::wait::{Reaped, is_running};
 use fairtrial_exec::linux::{signals, socket, spawn};
@@ -82,7 +83,7 @@ impl Launcher {
     }
 
     /// Until the engine says goodbye or is gone.
-    pub(crate) fn run(&mut self) -> io::Result<()> {
+    fn run(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(64);
         loop {
             events.clear();
@@ -120,7 +121,7 @@ impl Launcher {
         }
     }
 
-    pub(crate) fn sleep_for(&self) -> Option<rustix::time::Timespec> {
+    fn sleep_for(&self) -> Option<rustix::time::Timespec> {
         let wake = self.tasks.values().filter_map(|task| match &task.dead {
             Some(dead) => Some(dead.give_up_ns),
             None => task.watched.as_ref().and_then(Watched::wake_at_ns),
@@ -133,7 +134,7 @@ impl Launcher {
     }
 
     /// One packet of the engine's; `false` when there will be no more.
-    pub(crate) fn hear_engine(&mut self) -> io::Result<bool> {
+    fn hear_engine(&mut self) -> io::Result<bool> {
         let (message, fds) = match packet::receive(self.socket.as_fd(), &mut self.buffer) {
             Ok(Some(Packet { message, fds })) => (message, fds),
             Ok(None) => return Ok(false),
@@ -183,7 +184,7 @@ impl Launcher {
     }
 
     /// All that the engine has said; `false` when there will be no more.
-    pub(crate) fn hear_all(&mut self) -> io::Result<bool> {
+    fn hear_all(&mut self) -> io::Result<bool> {
         loop {
             match self.hear_engine() {
                 Ok(true) => {}
@@ -250,7 +251,7 @@ impl Launcher {
     }
 
     /// News on a descriptor of a task: exec's report, or a zygote's answer.
-    pub(crate) fn hear_task(&mut self, id: TaskId) -> io::Result<()> {
+    fn hear_task(&mut self, id: TaskId) -> io::Result<()> {
         match self.tasks.get_mut(&id) {
             Some(task) if matches!(task.role, Role::Starting { .. }) => self.started(id),
             Some(Task {
@@ -261,7 +262,7 @@ impl Launcher {
         }
     }
 
-    pub(crate) fn started(&mut self, id: TaskId) -> io::Result<()> {
+    fn started(&mut self, id: TaskId) -> io::Result<()> {
         let task = self.tasks.get_mut(&id).expect("looked up by the caller");
         let Role::Starting { report, control } = std::mem::replace(&mut task.role, Role::Leader)
         else {
@@ -294,12 +295,12 @@ impl Launcher {
         })
     }
 
-    pub(crate) fn is_due(&self, now: u64) -> bool {
+    fn is_due(&self, now: u64) -> bool {
         let watched = self.tasks.values().filter_map(|task| task.watched.as_ref());
         watched.filter_map(Watched::wake_at_ns).any(|at| at <= now)
     }
 
-    pub(crate) fn look_at_limits(&mut self, now: u64) -> io::Result<()> {
+    fn look_at_limits(&mut self, now: u64) -> io::Result<()> {
         let mut hits = Vec::new();
         for (id, task) in &mut self.tasks {
             let Some(watched) = task.watched.as_mut().filter(|_| task.dead.is_none()) else {
@@ -335,7 +336,7 @@ impl Launcher {
             .try_for_each(|(task, generation, cause)| self.hit(task, generation, cause))
     }
 
-    pub(crate) fn hit(&self, task: TaskId, generation: u32, cause: Cause) -> io::Result<()> {
+    fn hit(&self, task: TaskId, generation: u32, cause: Cause) -> io::Result<()> {
         self.tell(&FromLauncher::Hit {
             task,
             generation,
@@ -352,7 +353,7 @@ impl Launcher {
         packet::send_or_die_with(self.socket.as_fd(), message, self.engine.as_fd())
     }
 
-    pub(crate) fn watch_fd(&self, fd: BorrowedFd<'_>, id: TaskId) -> io::Result<()> {
+    fn watch_fd(&self, fd: BorrowedFd<'_>, id: TaskId) -> io::Result<()> {
         Ok(epoll::add(
             &self.epoll,
             fd,
@@ -360,10 +361,4 @@ impl Launcher {
             epoll::EventFlags::IN,
         )?)
     }
-}
-
-/// `CLOCK_MONOTONIC`.
-pub(crate) fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }

@@ -2,11 +2,11 @@
 
 use std::os::fd::OwnedFd;
 
+use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::signals;
 use fairtrial_exec::linux::wait::Reaped;
 use fairtrial_exec::protocol::launcher::End;
 
-use crate::serve::now_ns;
 use crate::watch::Watched;
 
 /// Between the kill of a stray and giving up on it.

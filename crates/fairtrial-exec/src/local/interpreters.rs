@@ -24,11 +24,25 @@ use crate::zygote::{self, Key, ZygoteHandle, setup_error};
 
 /// What calls of one lane wait for.
 pub(super) struct LaneState {
+    /// None for commands.
     pub(super) key: Option<Key>,
     pub(super) zygote: ZygoteState,
+    /// Zygotes that died in a row without a word.
     pub(super) failures: u32,
     pub(super) fresh_calls: u64,
     pub(super) last_used: Instant,
+}
+
+impl LaneState {
+    pub(super) fn new(key: Option<Key>) -> Self {
+        Self {
+            key,
+            zygote: ZygoteState::None,
+            failures: 0,
+            fresh_calls: 0,
+            last_used: Instant::now(),
+        }
+    }
 }
 
 /// Whether a lane has its zygote.
@@ -63,7 +77,7 @@ impl Pool {
     }
 
     /// At most so many zygotes: the idle one used longest ago ends first. `false` if all are wanted.
-    pub(super) fn room_for_zygote(&mut self) -> bool {
+    fn room_for_zygote(&mut self) -> bool {
         let alive = self
             .lanes
             .values()
@@ -105,7 +119,7 @@ impl Pool {
         }
     }
 
-    pub(super) async fn new_site(&mut self) -> Result<Site, EngineError> {
+    async fn new_site(&mut self) -> Result<Site, EngineError> {
         let context = match self.site.take() {
             Some(site) => site.context,
             None => Rc::new(self.new_context()?),
@@ -129,7 +143,7 @@ impl Pool {
         Ok(Site { context, launcher })
     }
 
-    pub(super) fn new_context(&self) -> Result<Context, EngineError> {
+    fn new_context(&self) -> Result<Context, EngineError> {
         let spill = SpillDir::new(&self.config.spill_dir);
         let scratch = ScratchRoot::create(&spill)?;
         if let Err(error) = sweep_dead_roots(&spill) {
@@ -188,20 +202,20 @@ impl Pool {
     }
 
     /// The set-up cannot succeed: calls that wait for it fail, other keys go on.
-    pub(super) fn give_up(&mut self, lane: Lane, report: &ErrorReport) {
+    fn give_up(&mut self, lane: Lane, report: &ErrorReport) {
         for dispatch in self.queue.drain(lane) {
             self.resolve_unstarted(dispatch, Verdict::SetupFailed, report.clone());
         }
     }
 
     /// No process for a zygote: as when there is none for the oldest call that waits for it.
-    pub(super) fn no_zygote(&mut self, lane: Lane, step: String, source: io::Error) {
+    fn no_zygote(&mut self, lane: Lane, step: String, source: io::Error) {
         if let Some((lane, dispatch)) = self.queue.pop(|other| other == lane) {
             self.try_again(lane, dispatch, step, source);
         }
     }
 
-    pub(super) fn lane_of_zygote(&self, number: u64) -> Option<Lane> {
+    fn lane_of_zygote(&self, number: u64) -> Option<Lane> {
         let has = |lane: &LaneState| match &lane.zygote {
             ZygoteState::None => false,
             ZygoteState::Warming(handle) | ZygoteState::Ready { handle, .. } => {

@@ -12,9 +12,9 @@ use crate::outcome::Outcome;
 use crate::worker::Mode;
 
 /// Calls that a worker has beyond the one it runs.
-pub(super) const MOST_AHEAD: usize = 16;
+const MOST_AHEAD: usize = 16;
 /// Calls that take less are worth sending ahead.
-pub(super) const SHORT_CALL_NS: u64 = 1_000_000;
+const SHORT_CALL_NS: u64 = 1_000_000;
 /// Calls that wait behind a longer one than this go to another slot, if one is free (EX-31).
 pub(super) const STUCK_AFTER: Duration = Duration::from_millis(2);
 

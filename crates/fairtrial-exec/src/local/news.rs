@@ -1,4 +1,4 @@
-//! What workers and zygotes tell the pool.
+//! What workers and zygotes tell the pool, and what it makes of that. Which call starts next is `starting.rs`'s business.
 
 use std::io;
 
@@ -18,14 +18,11 @@ use crate::verdict::Verdict;
 use crate::zygote::setup_error;
 
 impl Pool {
-    // ---- news --------------------------------------------------------------------------------------------------
-
     pub(super) async fn hear(&mut self, news: PoolNews) {
         match news {
             PoolNews::WorkerStarted { worker, pid } => self.worker_started(worker, pid),
             PoolNews::Began { worker, call } => self.began(worker, call),
             PoolNews::Finished(finished) => self.finished(*finished),
-
             PoolNews::Unstarted {
                 worker,
                 dispatch,
@@ -35,6 +32,7 @@ impl Pool {
                 worker,
                 reason,
                 status,
+                stale_frames,
             } => {
                 let member = self.workers.remove(&worker);
                 if let Some(member) = member.filter(|member| member.told) {
@@ -42,6 +40,7 @@ impl Pool {
                         worker_id: member.id,
                         reason,
                         status,
+                        stale_frames,
                     });
                 }
             }
@@ -61,7 +60,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn worker_started(&mut self, worker: WorkerNumber, pid: u32) {
+    fn worker_started(&mut self, worker: WorkerNumber, pid: u32) {
         let Some(member) = self.workers.get_mut(&worker) else {
             return;
         };
@@ -85,7 +84,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn finished(&mut self, finished: Finished) {
+    fn finished(&mut self, finished: Finished) {
         let Finished {
             worker,
             dispatch,
@@ -113,12 +112,7 @@ impl Pool {
         self.resolve(dispatch, answer);
     }
 
-    pub(super) fn unstarted(
-        &mut self,
-        worker: WorkerNumber,
-        mut dispatch: Dispatch,
-        why: Unstarted,
-    ) {
+    fn unstarted(&mut self, worker: WorkerNumber, mut dispatch: Dispatch, why: Unstarted) {
         self.running.remove(&dispatch.id);
         if let Some(member) = self.workers.get_mut(&worker) {
             member.calls.retain(|call| *call != dispatch.id);

@@ -13,10 +13,11 @@ use super::queue::{COMMANDS, Lane, Queue};
 use crate::backend::Shutdown;
 use crate::call::Isolation;
 use crate::capture::Captured;
-use crate::clock::now_ns;
+use crate::clock::until;
 use crate::config::LocalConfig;
 use crate::dispatch::{Answer, Dispatch, PoolNews, Site, WorkerNumber};
 use crate::event::{CallId, Event, ExitReason};
+use crate::linux::monotonic::now_ns;
 use crate::metrics::Metrics;
 use crate::observers::Observers;
 use crate::outcome::{ErrorReport, Outcome};
@@ -86,13 +87,6 @@ impl Pool {
         commands: mpsc::UnboundedReceiver<Command>,
     ) -> Self {
         let (news_sender, news) = mpsc::unbounded_channel();
-        let commands_lane = LaneState {
-            key: None,
-            zygote: ZygoteState::None,
-            failures: 0,
-            fresh_calls: 0,
-            last_used: Instant::now(),
-        };
         Self {
             config,
             observers,
@@ -102,7 +96,7 @@ impl Pool {
             site: None,
             queue: Queue::default(),
             queue_deadlines: BTreeSet::new(),
-            lanes: BTreeMap::from([(COMMANDS, commands_lane)]),
+            lanes: BTreeMap::from([(COMMANDS, LaneState::new(None))]),
             last_lane: COMMANDS,
             lane_of: HashMap::new(),
             workers: HashMap::new(),
@@ -129,13 +123,13 @@ impl Pool {
                 biased;
                 Some(news) = self.news.recv() => self.hear(news).await,
                 command = self.commands.recv() => self.obey(command.unwrap_or(Command::Abandon)),
-                () = tokio::time::sleep_until(timer.unwrap_or_else(far_away)), if timer.is_some() => self.timer(),
+                () = until(timer) => self.timer(),
             }
         }
         self.finish().await;
     }
 
-    pub(super) fn obey(&mut self, command: Command) {
+    fn obey(&mut self, command: Command) {
         match command {
             Command::Submit(dispatch) => self.submit(dispatch),
             Command::Cancel(id) => self.cancel(id),
@@ -175,14 +169,7 @@ impl Pool {
         }
         let lane = Lane(self.last_lane.0 + 1);
         self.last_lane = lane;
-        let state = LaneState {
-            key: Some(key.clone()),
-            zygote: ZygoteState::None,
-            failures: 0,
-            fresh_calls: 0,
-            last_used: Instant::now(),
-        };
-        self.lanes.insert(lane, state);
+        self.lanes.insert(lane, LaneState::new(Some(key.clone())));
         self.lane_of.insert(key, lane);
         lane
     }
@@ -211,7 +198,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn shut_down(&mut self, how: Shutdown, done: Option<oneshot::Sender<()>>) {
+    fn shut_down(&mut self, how: Shutdown, done: Option<oneshot::Sender<()>>) {
         let kill_at = how.kill_after.map(|after| Instant::now() + after);
         let closing = self.closing.get_or_insert_with(|| Closing {
             kill_at: None,
@@ -227,7 +214,7 @@ impl Pool {
         self.kill_if_due();
     }
 
-    pub(super) fn kill_if_due(&mut self) {
+    fn kill_if_due(&mut self) {
         let due = self
             .closing
             .as_ref()
@@ -247,7 +234,7 @@ impl Pool {
     }
 
     /// Once closing: no call is left, so idle workers go too, and then nobody is left.
-    pub(super) fn is_done(&mut self) -> bool {
+    fn is_done(&mut self) -> bool {
         if self.closing.is_none() || !self.queue.is_empty() || !self.running.is_empty() {
             return false;
         }
@@ -262,7 +249,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn retire_idle(&mut self, reason: ExitReason, which: impl Fn(Instant) -> bool) {
+    fn retire_idle(&mut self, reason: ExitReason, which: impl Fn(Instant) -> bool) {
         let idle = self
             .workers
             .iter()
@@ -348,7 +335,7 @@ impl Pool {
         // Handlers may be slow, and one of them may be waiting for us.
         tokio::task::spawn_blocking(move || observers.finish())
             .await
-            .ok();
+            .ok(); // it cannot panic
         for done in self
             .closing
             .take()
@@ -376,11 +363,6 @@ impl Pool {
         verdict: Verdict,
         error: ErrorReport,
     ) {
-        let mode = match mode_of(&dispatch) {
-            Mode::Command => "command",
-            Mode::Reuse => "reuse",
-            Mode::Fresh => "fresh",
-        };
         let waited_ns = now_ns().saturating_sub(dispatch.submitted_ns);
         let outcome = Outcome {
             verdict,
@@ -394,7 +376,7 @@ impl Pool {
                 node_id: Some(self.config.node_id.clone()),
                 ..Metrics::default()
             },
-            in_force: in_force(&dispatch.call, mode),
+            in_force: in_force(&dispatch.call, mode_of(&dispatch)),
         };
         self.resolve(dispatch, Ok(outcome));
     }
@@ -414,8 +396,4 @@ pub(super) fn cancelled() -> ErrorReport {
         message: "it was cancelled before it began".into(),
         traceback: String::new(),
     }
-}
-
-fn far_away() -> Instant {
-    Instant::now() + Duration::from_secs(3600)
 }

@@ -1,4 +1,4 @@
-//! From a call to a process: what the launcher is asked for.
+//! From a call to a process: what the launcher is asked for. Starts nothing itself, and does not choose the call.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! Which call starts next, and where.
+//! Which call starts next, and in which worker. How its process is made is `start.rs`'s business.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,8 +20,6 @@ use crate::worker::Mode;
 use crate::worker::drive::ToWorker;
 
 impl Pool {
-    // ---- starting ----------------------------------------------------------------------------------------------
-
     /// Gives free slots to the oldest calls that can start, and warms interpreters for those that cannot yet.
     pub(super) async fn start_what_can_start(&mut self) {
         if self.queue.is_empty() || self.not_before.is_some_and(|at| at > Instant::now()) {
@@ -88,7 +86,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn next_ahead(&self, lane: Lane) -> Option<WorkerNumber> {
+    fn next_ahead(&self, lane: Lane) -> Option<WorkerNumber> {
         let takers = self
             .workers
             .iter()
@@ -150,7 +148,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn start_command(&mut self, site: &Site, dispatch: Dispatch) {
+    fn start_command(&mut self, site: &Site, dispatch: Dispatch) {
         self.make_room();
         let (call, identity, generation) = (dispatch.id, self.identity(), self.next_generation());
         let (number, id) = (identity.number, identity.id.clone());
@@ -198,7 +196,7 @@ impl Pool {
 
     /// From a key's second call on, the next `fresh` worker is forked while this one runs: a fork is most of a call's
     /// cost. It has run no code of anybody's.
-    pub(super) fn keep_spare(&mut self, site: &Site, lane: Lane, zygote: TaskId) {
+    fn keep_spare(&mut self, site: &Site, lane: Lane, zygote: TaskId) {
         let state = self.state(lane);
         state.fresh_calls += 1;
         let again = state.fresh_calls > 1;
@@ -212,7 +210,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn identity(&mut self) -> Identity {
+    fn identity(&mut self) -> Identity {
         self.numbers += 1;
         // An odd factor makes this a permutation of 48-bit numbers: distinct, and without a pattern to guess.
         let mixed = self
@@ -225,12 +223,12 @@ impl Pool {
         }
     }
 
-    pub(super) fn next_generation(&mut self) -> u32 {
+    fn next_generation(&mut self) -> u32 {
         self.generation = self.generation.wrapping_add(1);
         self.generation
     }
 
-    pub(super) fn add_member(
+    fn add_member(
         &mut self,
         number: WorkerNumber,
         id: String,
@@ -257,7 +255,7 @@ impl Pool {
         self.workers.insert(number, member);
     }
 
-    pub(super) fn give(&mut self, worker: WorkerNumber, call: CallId) {
+    fn give(&mut self, worker: WorkerNumber, call: CallId) {
         if let Some(member) = self.workers.get_mut(&worker) {
             if member.calls.is_empty() {
                 member.since = Instant::now();
@@ -267,7 +265,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn assign(&mut self, worker: WorkerNumber, dispatch: Dispatch) {
+    fn assign(&mut self, worker: WorkerNumber, dispatch: Dispatch) {
         let (call, generation) = (dispatch.id, self.next_generation());
         self.give(worker, call);
         let Some(member) = self.workers.get_mut(&worker) else {
@@ -285,7 +283,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn idle_worker(&self, lane: Lane, mode: Mode) -> Option<WorkerNumber> {
+    fn idle_worker(&self, lane: Lane, mode: Mode) -> Option<WorkerNumber> {
         let idle = self
             .workers
             .iter()
@@ -294,7 +292,7 @@ impl Pool {
     }
 
     /// Idle workers of other keys give way when every slot would otherwise have a process.
-    pub(super) fn make_room(&mut self) {
+    fn make_room(&mut self) {
         let idle = self
             .workers
             .iter()

@@ -1,4 +1,4 @@
-//! A call as the worker reads it: see `protocol.rs`.
+//! A call as the worker reads it: see `protocol.rs`. Sends nothing.
 
 use std::os::fd::OwnedFd;
 

@@ -6,9 +6,9 @@ use tokio::time::Instant;
 
 use super::call_frame::CallFrame;
 use crate::call::Call;
-use crate::clock::now_ns;
 use crate::dispatch::Dispatch;
 use crate::error::EngineError;
+use crate::linux::monotonic::now_ns;
 use crate::scratch::ScratchDir;
 use crate::spill::ResultFile;
 

@@ -1,4 +1,6 @@
 //! The loop that waits for a worker: turns socket, pipes, timers and the launcher's word into events, performs actions.
+//!
+//! Decides nothing: `step` does.
 
 use std::time::Duration;
 
@@ -12,12 +14,13 @@ use super::link::Link;
 use super::pipes::{Input, Output};
 use super::{Action, Ending, Event, Mode, State, step};
 use crate::call::{Call, Work};
-use crate::clock::now_ns;
+use crate::clock::until;
 use crate::dispatch::{Dispatch, PoolNews, Site, Unstarted, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, ExitReason};
 use crate::launcher::News;
 use crate::linux::cpu_clock::process_cpu_ns;
+use crate::linux::monotonic::now_ns;
 use crate::linux::proc_files::ProcFiles;
 use crate::linux::proc_status::{Stat, resident_bytes};
 use crate::protocol::launcher::{Cause, End, FromLauncher, Step, TaskId, ToLauncher, Watch};
@@ -69,6 +72,7 @@ pub(crate) struct Worker {
     pub(crate) start_rss_bytes: Option<u64>,
     /// The kernel's high-water mark is an earlier call's.
     pub(crate) peak_is_stale: bool,
+    /// Messages that belonged to no dispatch it had then.
     pub(crate) stale_frames: u64,
     pub(crate) closed_at: Option<Instant>,
 }
@@ -334,15 +338,10 @@ impl Worker {
             _ => why,
         };
         self.clean_up();
-        let worker = self.number;
-        self.tell(PoolNews::Gone {
-            worker,
-            reason: ExitReason::Crashed,
-            status: None,
-        });
+        self.tell_gone(ExitReason::Crashed, None);
         if let Some(Current { dispatch, .. }) = self.current.take() {
             self.tell(PoolNews::Unstarted {
-                worker,
+                worker: self.number,
                 dispatch,
                 why,
             });
@@ -364,15 +363,10 @@ impl Worker {
         }
         self.state = State::Gone;
         self.clean_up();
-        let worker = self.number;
         if let Some(Current { dispatch, .. }) = self.current.take() {
             self.tell_finished(dispatch, Err(EngineError::LauncherLost), false, None);
         }
-        self.tell(PoolNews::Gone {
-            worker,
-            reason: ExitReason::Crashed,
-            status: None,
-        });
+        self.tell_gone(ExitReason::Crashed, None);
     }
 
     /// The tree is gone: what it sent before counts, so it is read first.
@@ -426,7 +420,7 @@ impl Worker {
         if let Some(pid) = self.pid {
             current.base_rss_bytes = resident(pid);
             if self.mode == Mode::Reuse {
-                current.cpu_before_ns = process_cpu_ns(pid).ok();
+                current.cpu_before_ns = process_cpu_ns(pid).ok(); // else its use is reported as not measured
                 self.start_rss_bytes = self.start_rss_bytes.or(current.base_rss_bytes);
             }
         }
@@ -492,31 +486,20 @@ impl Worker {
 /// What the launcher watches while a call runs.
 fn watch(call: &Call, began_ns: u64, mode: Mode) -> Watch {
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let limits = Watch {
+        memory_bytes: call.limits.memory_bytes,
+        cpu_ns: call.limits.cpu.map(ns),
+        processes: call.limits.processes,
+        ..Watch::default()
+    };
     let Some(timeout) = call.timeout else {
-        return Watch {
-            grace_ns: 0,
-            dump_signal: None,
-            deadline_ns: None,
-            ..limits(call)
-        };
+        return limits;
     };
     Watch {
         deadline_ns: Some(began_ns.saturating_add(ns(timeout))),
         grace_ns: ns(call.term_grace),
         dump_signal: (mode != Mode::Command).then_some(STACK_SIGNAL),
-        ..limits(call)
-    }
-}
-
-fn limits(call: &Call) -> Watch {
-    Watch {
-        memory_bytes: call.limits.memory_bytes,
-        cpu_ns: call
-            .limits
-            .cpu
-            .map(|cpu| u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX)),
-        processes: call.limits.processes,
-        ..Watch::default()
+        ..limits
     }
 }
 
@@ -530,14 +513,6 @@ async fn turn(link: &mut Option<Link>) {
 async fn feed(input: &mut Option<Input>) -> bool {
     match input {
         Some(input) => input.feed().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Never, if there is no such moment.
-pub(crate) async fn until(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => tokio::time::sleep_until(instant).await,
         None => std::future::pending().await,
     }
 }

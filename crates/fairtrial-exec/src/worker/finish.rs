@@ -7,6 +7,7 @@ use super::{Ending, Event, Payload, Reply};
 use crate::dispatch::{Answer, Dispatch, Finished, PoolNews, Unstarted};
 use crate::event::ExitReason;
 use crate::linux::proc_files::ProcFiles;
+use crate::outcome::Exit;
 use crate::protocol::launcher::{End, ToLauncher};
 use crate::scratch::ScratchDir;
 use crate::spill::{ResultFile, SettleError, Writers};
@@ -62,7 +63,16 @@ impl Worker {
         self.tell(PoolNews::Finished(Box::new(finished)));
     }
 
-    pub(super) fn measure(&mut self, current: &Current) -> Measured {
+    pub(super) fn tell_gone(&self, reason: ExitReason, status: Option<Exit>) {
+        self.tell(PoolNews::Gone {
+            worker: self.number,
+            reason,
+            status,
+            stale_frames: self.stale_frames,
+        });
+    }
+
+    fn measure(&mut self, current: &Current) -> Measured {
         let Some(pid) = self.pid else {
             return Measured::default();
         };
@@ -89,7 +99,6 @@ impl Worker {
         self.stdout.drain(u64::MAX);
         self.stderr.drain(u64::MAX);
         self.clean_up();
-        let worker = self.number;
         let reason = judge::exit_reason(ending.as_ref(), self.current.is_some(), self.mode);
         if let Some(current) = self.current.take() {
             let stopped = matches!(ending, Some(Ending::Stopped(_) | Ending::Misbehaved(_)));
@@ -103,21 +112,16 @@ impl Worker {
                     Unstarted::Died
                 };
                 self.tell(PoolNews::Unstarted {
-                    worker,
+                    worker: self.number,
                     dispatch: current.dispatch,
                     why,
                 });
             }
         }
-        let status = Some(judge::exit_of(end.status));
-        self.tell(PoolNews::Gone {
-            worker,
-            reason,
-            status,
-        });
+        self.tell_gone(reason, Some(judge::exit_of(end.status)));
     }
 
-    pub(super) fn judge_call(&mut self, mut current: Current, ending: Option<Ending>, end: &End) {
+    fn judge_call(&mut self, mut current: Current, ending: Option<Ending>, end: &End) {
         current.finished_ns = current.finished_ns.or(Some(end.at_ns)); // it ended by itself
         // An acknowledgement that was read after the end was sent before it.
         current.began_ns = current.began_ns.map(|began_ns| began_ns.min(end.at_ns));
@@ -132,7 +136,7 @@ impl Worker {
     }
 
     /// Puts together all that is known of a call and has it judged.
-    pub(super) fn conclude(
+    fn conclude(
         &mut self,
         mut current: Current,
         measured: Measured,

@@ -18,7 +18,7 @@ pub(crate) struct Frame {
 }
 
 impl Frames {
-    /// Room for the next read.
+    /// Takes in what has arrived.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         if self.used > 0 {
             self.buffer.drain(..self.used);
@@ -48,7 +48,7 @@ impl Frames {
         self.buffer.len() > self.used
     }
 
-    /// What is left of the stream as text: the stacks that a hung worker wrote over it.
+    /// What is left of the stream that is no whole frame: half of one, or the stacks that a hung worker wrote over it.
     pub(crate) fn take_rest(&mut self) -> Vec<u8> {
         let rest = self.buffer.split_off(self.used);
         self.buffer.clear();

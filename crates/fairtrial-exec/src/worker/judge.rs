@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Ending, Mode, Payload, Reply};
-use crate::call::{Call, Work};
+use crate::call::Call;
 use crate::capture::Captured;
 use crate::clock::Clock;
 use crate::dispatch::Answer;
@@ -240,7 +240,7 @@ impl Payload {
     }
 }
 
-/// The verdict that an error record claims; only three may be claimed.
+/// The verdict that an error record claims; which may be claimed, [`read_record`] knows.
 pub(crate) fn record_verdict(record: &[u8]) -> Option<String> {
     value::decode_small(record).ok()?.get("verdict")?.to_text()
 }
@@ -390,7 +390,7 @@ impl Facts<'_> {
             error,
             exit,
             metrics,
-            in_force: in_force(self.call, self.mode_name()),
+            in_force: in_force(self.call, self.mode),
             stdout: self.stdout,
             stderr: self.stderr,
         }
@@ -416,14 +416,6 @@ impl Facts<'_> {
             base_rss_bytes: self.base_rss_bytes,
             leaked_processes: began.and(measured.leaked),
             measured_by: began.and(measured.by),
-        }
-    }
-
-    fn mode_name(&self) -> &'static str {
-        match (self.mode, &self.call.work) {
-            (_, Work::Command(_)) => "command",
-            (Mode::Reuse, _) => "reuse",
-            _ => "fresh",
         }
     }
 }

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::current::Current;
 use super::drive::Worker;
 use super::{Ending, Event, Payload, Reply, State, judge};
-use crate::clock::now_ns;
+use crate::linux::monotonic::now_ns;
 use crate::protocol::Kind;
 use crate::protocol::launcher::Cause;
 
@@ -24,7 +24,10 @@ impl Worker {
             }
             if matches!(self.state, State::Ending(_) | State::Gone) {
                 let rest = link.take_rest(); // late news of a decided call
-                if matches!(self.state, State::Ending(Ending::Replied(_))) && !rest.is_empty() {
+                // Past the deadline it can be stacks: the launcher asked for them before it heard of the reply.
+                let stacks = self.current.as_ref().is_some_and(Current::is_overdue);
+                let replied = matches!(self.state, State::Ending(Ending::Replied(_)));
+                if replied && !stacks && !rest.is_empty() {
                     // One frame is a reply; with more behind it nobody knows which is the answer.
                     let reason = format!("it sent {} bytes after its reply", rest.len());
                     self.state = State::Ending(Ending::Misbehaved(reason));
@@ -56,7 +59,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn hear_frame(&mut self, kind: Kind, generation: u32, payload: Vec<u8>) {
+    fn hear_frame(&mut self, kind: Kind, generation: u32, payload: Vec<u8>) {
         let event = match (kind, payload.len()) {
             (Kind::Ack, 0) => {
                 self.stamp_begin(generation);
@@ -99,7 +102,7 @@ impl Worker {
         self.apply(event);
     }
 
-    pub(super) fn filed(&self, generation: u32, kind: u8, bytes: u64) -> Event {
+    fn filed(&self, generation: u32, kind: u8, bytes: u64) -> Event {
         let has_file = self
             .current
             .as_ref()
@@ -120,16 +123,15 @@ impl Worker {
     }
 
     pub(super) fn used(&mut self, generation: u32, user_ns: u64, system_ns: u64) {
-        if let Some(current) = self
-            .current
-            .as_mut()
-            .filter(|current| current.generation == generation)
-        {
-            current.usage = Some((user_ns, system_ns));
+        match &mut self.current {
+            Some(current) if current.generation == generation => {
+                current.usage = Some((user_ns, system_ns));
+            }
+            _ => self.stale_frames += 1,
         }
     }
 
-    pub(super) fn stamp_begin(&mut self, of: u32) {
+    fn stamp_begin(&mut self, of: u32) {
         if let (State::Sent { generation }, Some(current)) = (&self.state, &mut self.current)
             && *generation == of
         {

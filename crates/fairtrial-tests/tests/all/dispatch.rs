@@ -172,7 +172,7 @@ async fn a_worker_that_stops_reading_delays_no_other_call() {
 
 /// EX-26
 #[tokio::test]
-async fn forged_messages_of_other_generations_are_dropped() {
+async fn forged_messages_of_other_generations_are_dropped_and_counted() {
     let story = Story::with(|config| config.max_workers = 1);
     // A backend's first dispatches have the first numbers; a call's own is never among these.
     let others: Vec<u32> = (100_000..100_010).chain([0, u32::MAX]).collect();
@@ -181,7 +181,13 @@ async fn forged_messages_of_other_generations_are_dropped() {
         let outcome = story.run(make(FORGE_GENERATIONS, &arguments)).await;
         assert_eq!(json(&outcome), "mine");
     }
-    story.end().await;
+    let events = story.end().await;
+    let counts = events.iter().filter_map(|event| match event {
+        Event::WorkerExit { stale_frames, .. } => Some(*stale_frames),
+        _ => None,
+    });
+    let forged = 3 * others.len() as u64; // an acknowledgement, a value and a request each
+    assert_eq!(counts.collect::<Vec<_>>(), [forged, forged]);
 }
 
 /// EX-26: a thread that an earlier call left behind answers with that call's number, and with numbers long past.
