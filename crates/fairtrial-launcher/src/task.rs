@@ -55,8 +55,13 @@ impl Task {
     }
 
     pub(crate) fn kill(&mut self) {
-        if let Some(pidfd) = &self.pidfd {
-            signals::send(pidfd, rustix::process::Signal::KILL.as_raw()).ok(); // already gone is as good
+        match &self.pidfd {
+            Some(pidfd) => {
+                signals::send(pidfd, rustix::process::Signal::KILL.as_raw()).ok(); // already gone is as good
+            }
+            // No descriptor was left for a handle. It is our child and not reaped: its number is its own.
+            None if self.dead.is_none() => signals::kill_child(self.pid),
+            None => {}
         }
     }
 

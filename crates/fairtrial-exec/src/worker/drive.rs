@@ -238,14 +238,19 @@ impl Worker {
                 None
             }
         };
-        let frame = call_frame(
+        match call_frame(
             &self.site,
             &dispatch.call,
             &self.id,
             self.mode,
             scratch.as_ref(),
-        )?;
-        Ok((frame, scratch))
+        ) {
+            Ok(frame) => Ok((frame, scratch)),
+            Err(error) => {
+                self.keep_scratch(scratch);
+                Err(error)
+            }
+        }
     }
 
     /// Makes a call this worker's own.
