@@ -38,6 +38,9 @@ const SHIM: [&str; 7] = [
 /// Output of a zygote that is kept for error messages.
 const KEPT_OUTPUT_BYTES: u64 = 64 << 10;
 
+/// An interpreter with its preloads gets the time of so many acknowledgements: imports from a cold disk are slow.
+const ACKS_TO_READY: u32 = 10;
+
 /// Calls with the same key can be forked from one zygote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
@@ -132,7 +135,7 @@ pub(crate) fn start(site: &Site, number: u64, key: &Key) -> std::io::Result<Zygo
         refused: None,
         pid: None,
         ready: false,
-        ready_by: Some(Instant::now() + site.context.config.ack_timeout),
+        ready_by: Some(Instant::now() + site.context.config.ack_timeout * ACKS_TO_READY),
     };
     tokio::task::spawn_local(zygote.drive());
     Ok(ZygoteHandle {
@@ -184,7 +187,7 @@ impl Zygote {
     /// It had its time. Calls that wait for it are told now, whenever it can be ended.
     fn give_up(&mut self) {
         self.ready_by = None;
-        let limit = self.site.context.config.ack_timeout;
+        let limit = self.site.context.config.ack_timeout * ACKS_TO_READY;
         let message = format!("`{}` was not ready within {limit:?}", self.python);
         let (zygote, why) = (self.number, ZygoteEnd::Refused(setup_error(message)));
         self.tell(PoolNews::ZygoteGone { zygote, why }); // who then drops its handle, which ends it
