@@ -67,6 +67,8 @@ pub(crate) enum PoolNews {
     WorkerStarted { worker: WorkerNumber, pid: u32 },
     /// It acknowledged its call.
     Began { worker: WorkerNumber, call: CallId },
+    /// A fresh worker replied and is being killed.
+    Replied { worker: WorkerNumber },
     /// A call is over.
     Finished(Box<Finished>),
     /// A call was not begun and can be given to somebody else.

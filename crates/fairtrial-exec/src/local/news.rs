@@ -22,6 +22,11 @@ impl Pool {
         match news {
             PoolNews::WorkerStarted { worker, pid } => self.worker_started(worker, pid),
             PoolNews::Began { worker, call } => self.began(worker, call),
+            PoolNews::Replied { worker } => {
+                if let Some(lane) = self.workers.get(&worker).map(|member| member.lane) {
+                    self.keep_spare(lane);
+                }
+            }
             PoolNews::Finished(finished) => self.finished(*finished),
             PoolNews::Unstarted {
                 worker,

@@ -6,7 +6,7 @@ use std::io;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::interpreters::ZygoteState;
+use super::interpreters::{LaneState, ZygoteState};
 use super::member::Member;
 use super::pool::{Pool, mode_of};
 use super::queue::{COMMANDS, Lane};
@@ -144,7 +144,7 @@ impl Pool {
         };
         self.assign(worker, dispatch);
         if mode == Mode::Fresh {
-            self.keep_spare(site, lane, zygote);
+            self.state(lane).fresh_calls += 1;
         }
     }
 
@@ -194,19 +194,25 @@ impl Pool {
         self.fork(site, lane, zygote, mode)
     }
 
-    /// From a key's second call on, the next `fresh` worker is forked while this one runs: a fork is most of a call's
-    /// cost. It has run no code of anybody's.
-    fn keep_spare(&mut self, site: &Site, lane: Lane, zygote: TaskId) {
-        let state = self.state(lane);
-        state.fresh_calls += 1;
-        let again = state.fresh_calls > 1;
-        if again
-            && self.config.fork_ahead
-            && self.closing.is_none()
-            && self.idle_worker(lane, Mode::Fresh).is_none()
-        {
+    /// From a key's second call on, the next `fresh` worker is forked as soon as one has replied: a fork is most of a
+    /// call's cost. Not earlier, since it would compete with the call that is being measured. It has run no code of
+    /// anybody's.
+    pub(super) fn keep_spare(&mut self, lane: Lane) {
+        let Some(site) = self.site.clone() else {
+            return;
+        };
+        let wanted = self.config.fork_ahead && self.closing.is_none();
+        let zygote = match self.lanes.get(&lane) {
+            Some(LaneState {
+                zygote: ZygoteState::Ready { handle, .. },
+                fresh_calls: 2..,
+                ..
+            }) if wanted => handle.task,
+            _ => return,
+        };
+        if self.idle_worker(lane, Mode::Fresh).is_none() {
             // Without one the next call forks its own, and says what is wrong if it cannot.
-            self.fork(site, lane, zygote, Mode::Fresh).ok();
+            self.fork(&site, lane, zygote, Mode::Fresh).ok();
         }
     }
 

@@ -404,6 +404,11 @@ impl Worker {
             Action::Kill(cause) => {
                 self.stamp_end();
                 self.kill(cause);
+                if cause == Cause::Done {
+                    self.tell(PoolNews::Replied {
+                        worker: self.number,
+                    });
+                }
             }
             Action::Judge { ending, began, end } => self.judge(ending, began, &end),
         }
