@@ -134,7 +134,7 @@ impl Cli {
                 .open(name.to_str().expect("terminals have plain names"))
                 .expect("it can be opened")
         };
-        self.0.stdout(open()).stderr(open());
+        self.0.env("TERM", "xterm").stdout(open()).stderr(open());
         let mut child = self.0.spawn().expect("the binary starts");
         drop(self); // and with it our ends of the terminal's other side
         let shown = whole(std::fs::File::from(screen));
