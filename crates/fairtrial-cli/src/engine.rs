@@ -14,6 +14,11 @@ pub(crate) fn become_undumpable() -> Result<(), Failure> {
         .map_err(Failure::attempting("cannot make this process undumpable"))
 }
 
+/// What a launcher that was killed leaves behind comes to us, whose only children are the engine's.
+pub(crate) fn become_heir() -> Result<(), Failure> {
+    fairtrial_exec::adopt_orphans().map_err(Failure::attempting("cannot inherit orphans"))
+}
+
 /// Runs `work` on this thread. What still blocks in the background when it ends (a read of a terminal) is left behind.
 pub(crate) fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -46,6 +51,7 @@ pub(crate) async fn stop<B: Backend>(backend: &Arc<B>) {
 /// The engine's configuration: explicit `workers` win over variables, variables over defaults.
 pub(crate) fn config(workers: Option<usize>) -> Result<LocalConfig, Failure> {
     let mut config = LocalConfig::from_env()?;
+    config.adopts_orphans = true;
     if let Some(workers) = workers {
         config.max_workers = workers;
     }

@@ -19,6 +19,7 @@ mod terminal;
 
 fn main() -> std::process::ExitCode {
     let ended = engine::become_undumpable()
+        .and_then(|()| engine::become_heir())
         .and_then(|()| args::parse())
         .and_then(commands::run);
     match ended {

@@ -49,6 +49,14 @@ pub(crate) fn report(call: &Call, outcome: &Outcome) -> String {
         text += traceback;
         text.push('\n');
     }
+    let missing = outcome
+        .error
+        .as_ref()
+        .is_some_and(|error| error.kind == "ModuleNotFoundError");
+    if missing {
+        // A plain `python FILE` finds them; here only what is named is on the path.
+        text += "hint: modules that lie beside the file are found with `--python-path DIR`\n";
+    }
     text
 }
 

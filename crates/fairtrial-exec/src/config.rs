@@ -30,6 +30,9 @@ pub struct LocalConfig {
     pub node_id: String,
     /// The launcher; `None` is the one inside this library.
     pub launcher: Option<PathBuf>,
+    /// Whether this process has no children but the engine's and inherits their orphans (see
+    /// [`adopt_orphans`](crate::adopt_orphans)): then nothing outlives a launcher that was killed.
+    pub adopts_orphans: bool,
     /// How long a worker may take to acknowledge.
     pub ack_timeout: Duration,
     /// Whether the next `fresh` worker is forked while a call of its key runs.
@@ -114,6 +117,7 @@ impl LocalConfig {
             memfd_cap_bytes: None,
             node_id,
             launcher: None,
+            adopts_orphans: false,
             ack_timeout: Duration::from_secs(30),
             fork_ahead: true,
             max_zygotes: 8,

@@ -24,7 +24,7 @@ pub enum EngineError {
         problem: String,
     },
     /// The launcher died while the call was running; the call may have had effects and is not run again.
-    #[error("the launcher died while the call was running; nothing of the call is left")]
+    #[error("the launcher died while the call was running; what was found of the call was killed")]
     LauncherLost,
     /// A process could not be started for want of a resource, after several tries.
     #[error("cannot start a process ({step}): {source}")]

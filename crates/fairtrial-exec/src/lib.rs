@@ -64,6 +64,7 @@ pub use {
     error::EngineError,
     event::{CallId, Event, ExitReason},
     limits::{DEFAULT_OUTPUT_BYTES, Limits, Size, parse_duration, parse_size},
+    linux::process::adopt_orphans,
     local::{Execution, LocalBackend},
     metrics::{MeasuredBy, Metrics, PeakSource},
     outcome::{EncodedValue, ErrorReport, Exit, Outcome},

@@ -35,6 +35,12 @@ pub fn is_hidden_from_same_user() -> bool {
     rustix::process::dumpable_behavior() == Ok(DumpableBehavior::NotDumpable)
 }
 
+/// Makes this process inherit the orphans of everything below it. For a program whose only children are the engine's:
+/// it may then tell the engine so, by `LocalConfig::adopts_orphans`.
+pub fn adopt_orphans() -> io::Result<()> {
+    set_child_subreaper()
+}
+
 fn set_child_subreaper() -> io::Result<()> {
     // SAFETY: takes numbers only.
     let result = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };

@@ -26,6 +26,20 @@ pub fn kill_marked(worker_ids: &[String]) {
     }
 }
 
+/// Kills and reaps the children of this process until none is left: orphans that a dead launcher left to it.
+pub fn kill_orphans() {
+    for _ in 0..MOST_PASSES {
+        let orphans = super::proc_tree::children(std::process::id()).unwrap_or_default();
+        if orphans.is_empty() {
+            return;
+        }
+        for orphan in orphans {
+            super::signals::kill_child(orphan.cast_signed());
+            super::wait::reap(orphan.cast_signed()); // its own children come to us in turn
+        }
+    }
+}
+
 fn kill_pass(marks: &[Vec<u8>]) -> usize {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return 0;

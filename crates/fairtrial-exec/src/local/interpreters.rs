@@ -242,9 +242,14 @@ impl Pool {
             .map(|member| member.id.clone())
             .collect();
         site.launcher.end().await;
-        tokio::task::spawn_blocking(move || sweep::kill_marked(&marks))
-            .await
-            .ok(); // it cannot panic
+        let adopts_orphans = self.config.adopts_orphans;
+        let sweep = move || {
+            if adopts_orphans {
+                sweep::kill_orphans();
+            }
+            sweep::kill_marked(&marks);
+        };
+        tokio::task::spawn_blocking(sweep).await.ok(); // it cannot panic
         for lane in self.lanes.values_mut() {
             lane.zygote = ZygoteState::None;
         }

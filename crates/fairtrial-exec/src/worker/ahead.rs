@@ -24,7 +24,7 @@ pub(crate) struct Ahead {
     calls: VecDeque<SentAhead>,
     claims: Option<Claims>,
     /// Calls taken back whose frames the worker has still to skip. Until it has, a new count would be taken for theirs.
-    skips_due: usize,
+    skips_due: Vec<u32>,
     /// One that was cancelled when the worker had taken it: to be stopped as soon as it is its turn.
     cancelled: Option<CallId>,
 }
@@ -47,7 +47,7 @@ impl Worker {
     pub(crate) fn send_ahead(&mut self, mut dispatch: Dispatch, generation: u32) {
         match self.state {
             State::Idle => return self.assigned(dispatch, generation),
-            State::Sent { .. } | State::Running { .. } if self.ahead.skips_due == 0 => {}
+            State::Sent { .. } | State::Running { .. } if self.ahead.skips_due.is_empty() => {}
             _ => {
                 // It ends, which can take a while, or has calls to skip: it need not be asked again meanwhile.
                 dispatch.goes_alone = true;
@@ -143,10 +143,10 @@ impl Worker {
                 break; // the worker took it: it is about to acknowledge
             }
             let sent = self.ahead.calls.pop_back().expect("not empty");
+            self.ahead.skips_due.push(sent.generation);
             self.keep_scratch(sent.scratch);
             taken.push_front(sent.dispatch);
         }
-        self.ahead.skips_due += taken.len();
         self.give_back(taken.into());
         self.tell_if_skipped();
     }
@@ -160,9 +160,14 @@ impl Worker {
     }
 
     /// The worker skipped a call that had been taken back.
-    pub(crate) fn skipped(&mut self) {
-        self.ahead.skips_due = self.ahead.skips_due.saturating_sub(1);
-        self.tell_if_skipped();
+    pub(super) fn skipped(&mut self, generation: u32) {
+        let due = self.ahead.skips_due.len();
+        self.ahead.skips_due.retain(|skip| *skip != generation);
+        if self.ahead.skips_due.len() < due {
+            self.tell_if_skipped();
+        } else {
+            self.stale_frames += 1; // nothing of that number was taken back
+        }
     }
 
     /// The worker is gone: what it had not acknowledged did not start.
@@ -186,7 +191,7 @@ impl Worker {
     }
 
     fn tell_if_skipped(&self) {
-        if self.ahead.skips_due == 0 {
+        if self.ahead.skips_due.is_empty() {
             self.tell(PoolNews::CanSendAhead {
                 worker: self.number,
             });

@@ -66,7 +66,7 @@ impl Worker {
                 Event::Began { generation }
             }
             (Kind::Run, 0) => Event::RunsUserCode { generation },
-            (Kind::Skipped, 0) => return self.skipped(),
+            (Kind::Skipped, 0) => return self.skipped(generation),
             (Kind::Usage, 16) => {
                 return self.used(generation, u64_at(&payload, 0), u64_at(&payload, 8));
             }
@@ -74,6 +74,9 @@ impl Worker {
                 generation,
                 bytes: u64_at(&payload, 0),
             },
+            (Kind::Value, length) if self.is_beyond_file_limit(generation, length) => {
+                Event::Stop(Cause::DiskLimit)
+            }
             (Kind::Value, _) => {
                 self.stamp_end_of(generation);
                 Event::Replied {
@@ -100,6 +103,14 @@ impl Worker {
             )),
         };
         self.apply(event);
+    }
+
+    /// A value is held to the limit on files whichever way it travels (EX-62).
+    fn is_beyond_file_limit(&self, generation: u32, length: usize) -> bool {
+        self.current.as_ref().is_some_and(|current| {
+            let limit = current.call().limits.file_bytes;
+            current.generation == generation && limit.is_some_and(|limit| length as u64 > limit)
+        })
     }
 
     fn filed(&self, generation: u32, kind: u8, bytes: u64) -> Event {

@@ -461,3 +461,26 @@ fn on_a_terminal_control_characters_are_escaped() {
     let (_, shown) = shell.fairtrial(command).run_on_terminal();
     assert!(shown.starts_with("\\u001b[31m"), "{shown:?}");
 }
+
+/// EX-97: what a plain `python FILE` would find is pointed at.
+#[test]
+fn a_missing_module_is_told_where_to_look() {
+    let shell = Shell::new();
+    shell.write("helper.py", "ANSWER = 42\n");
+    shell.write(
+        "solve.py",
+        "import helper\ndef f():\n    return helper.ANSWER\n",
+    );
+    let run = shell
+        .fairtrial(["exec", "solve.py", "--function", "f"])
+        .run();
+    assert_eq!(run.code, Some(3));
+    assert!(
+        run.stderr
+            .contains("hint: modules that lie beside the file are found with `--python-path DIR`")
+    );
+    let found = shell
+        .fairtrial(["exec", "solve.py", "--function", "f", "--python-path", "."])
+        .run();
+    assert_eq!((found.code, &*found.stdout), (Some(0), "42\n"));
+}

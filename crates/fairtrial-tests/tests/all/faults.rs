@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairtrial_exec::{Call, EngineError, Event, Exit, ExitReason, Verdict};
-use fairtrial_tests::{Gate, PATIENCE, Process, Story, json, wait_until};
+use fairtrial_tests::{Gate, PATIENCE, Process, Story, json, running_with, wait_until};
 use rustix::process::Signal;
 
 use crate::process::{launcher, script, with_python, worker};
@@ -364,4 +364,34 @@ async fn five_start_failures_in_a_row_fail_the_keys_queued_calls_and_it_is_tried
     std::fs::write(&mended, "").expect("a file can be written");
     assert_eq!(json(&story.run(call()).await), 1);
     story.end().await;
+}
+
+/// EX-23: also what carries no mark, wherever the engine's process has no other children: in the command line.
+#[tokio::test]
+async fn what_wiped_its_environment_does_not_outlive_a_killed_launcher() {
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let seconds = format!("61.{:07}", std::process::id());
+    let source = format!(
+        "import subprocess, time\ndef f(mark):\n    subprocess.Popen(['sh', '-c', 'env -i setsid sleep {seconds} & exit 0'])\n    \
+         open(mark, 'w').close()\n    time.sleep(50)"
+    );
+    let mut engine = fairtrial_tests::Cli::new(["batch", "-", "-j", "3"])
+        .env("FAIRTRIAL_SPILL_DIR", dir.path().join("spill"))
+        .start();
+    let mark = |number: usize| dir.path().join(format!("began-{number}"));
+    for number in 0..3 {
+        let call = serde_json::json!({"source": source, "function": "f", "args": [mark(number)]});
+        engine.say(&call.to_string());
+    }
+    wait_until("the daemons run", || {
+        (0..3).all(|number| mark(number).exists()) && running_with(&seconds).len() >= 3
+    })
+    .await;
+    let process = Process::find(engine.pid().as_raw_nonzero().get().cast_unsigned());
+    let launcher = process.expect("it runs").children();
+    assert_eq!(launcher.len(), 1);
+    launcher[0].signal(Signal::KILL);
+    wait_until("no daemon is left", || running_with(&seconds).is_empty()).await;
+    let ended = engine.end();
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
 }

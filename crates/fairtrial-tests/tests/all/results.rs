@@ -743,3 +743,17 @@ fn values_have_one_exact_form_in_json() {
         .run_with(&line);
     assert!(finished.stdout.contains("\"$int\":\"1000"), "{finished:?}");
 }
+
+/// EX-62: a value is held to the limit however small the frame that brings it.
+#[tokio::test]
+async fn a_small_value_beyond_the_limit_on_files_is_a_disk_limit_too() {
+    let story = Story::new();
+    for make in [Story::call, Story::reuse_call] {
+        for (length, verdict) in [(100, Verdict::Ok), (5000, Verdict::DiskLimit)] {
+            let mut call = make("def f(n):\n    return 'x' * n", &format!("[{length}]"));
+            call.limits.file_bytes = Some(2000);
+            assert_eq!(story.run(call).await.verdict, verdict, "{length}");
+        }
+    }
+    story.end().await;
+}
