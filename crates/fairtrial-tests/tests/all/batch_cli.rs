@@ -347,7 +347,8 @@ async fn an_engine_error_is_a_record_without_a_verdict_and_exits_1() {
     gate_is_reached(&shell).await;
     kill_launcher(&batch);
     let record: Json = serde_json::from_str(&batch.line()).unwrap();
-    let message = "the launcher died while the call was running; nothing of the call is left";
+    let message =
+        "the launcher died while the call was running; what was found of the call was killed";
     let error = json!({"type": "EngineError", "message": message});
     assert_eq!(
         record,
