@@ -25,6 +25,17 @@ fn submit(story: &Story, source: &str, args: &str) -> Execution {
         .expect("the call is valid")
 }
 
+/// The log holds the number of each call, once.
+fn assert_each_ran_once(log: &std::path::Path, calls: u32) {
+    let log = std::fs::read_to_string(log).expect("the calls wrote it");
+    let mut ran: Vec<u32> = log
+        .lines()
+        .map(|line| line.parse().expect("a number"))
+        .collect();
+    ran.sort_unstable();
+    assert_eq!(ran, (0..calls).collect::<Vec<_>>());
+}
+
 fn by_worker(outcome: &Outcome) -> bool {
     outcome.metrics.measured_by == Some(MeasuredBy::Worker)
 }
@@ -108,13 +119,7 @@ async fn no_call_waits_behind_a_long_one_while_a_slot_is_free() {
         json(&stopper.await.expect("the engine does its work")),
         "long"
     );
-    let mut ran: Vec<u32> = std::fs::read_to_string(&log)
-        .expect("the calls wrote it")
-        .lines()
-        .map(|line| line.parse().expect("a number"))
-        .collect();
-    ran.sort_unstable();
-    assert_eq!(ran, (0..100).collect::<Vec<_>>(), "each ran once");
+    assert_each_ran_once(&log, 100);
     story.end().await;
 }
 
@@ -179,12 +184,6 @@ async fn a_dying_worker_takes_only_the_call_it_had_begun() {
         };
         assert_eq!(outcome.verdict, expected, "call {n}: {:?}", outcome.error);
     }
-    let mut ran: Vec<u32> = std::fs::read_to_string(&log)
-        .expect("the calls wrote it")
-        .lines()
-        .map(|line| line.parse().expect("a number"))
-        .collect();
-    ran.sort_unstable();
-    assert_eq!(ran, (0..200).collect::<Vec<_>>(), "each ran once");
+    assert_each_ran_once(&log, 200);
     story.end().await;
 }

@@ -104,14 +104,14 @@ fn ids_are_echoed_default_to_the_line_and_may_repeat_and_blank_lines_and_a_bom_a
 #[test]
 fn relative_paths_are_those_of_the_files_directory_and_of_ours_for_standard_input() {
     let shell = Shell::new();
-    let line = json!({"file": "solve.py", "function": "f", "cwd": "work", "python_path": ["lib"]});
+    let line = json!({"file": "solve.py", "function": "f", "cwd": "desk", "python_path": ["lib"]});
     for (dir, answer) in [("here", 1), ("there", 2)] {
         shell.write(
             &format!("{dir}/solve.py"),
             "import os, helper\ndef f(): return [os.path.basename(os.path.dirname(os.getcwd())), helper.x]\n",
         );
         shell.write(&format!("{dir}/lib/helper.py"), &format!("x = {answer}\n"));
-        shell.write(&format!("{dir}/work/keep"), "");
+        shell.write(&format!("{dir}/desk/keep"), "");
         shell.write_lines(&format!("{dir}/calls.jsonl"), std::slice::from_ref(&line));
     }
     let here = shell.path().join("here");
