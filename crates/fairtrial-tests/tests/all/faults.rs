@@ -263,8 +263,12 @@ async fn launchers_that_die_at_random_lose_no_call() {
                 Err(error) => panic!("{error}"),
             }
         }
+        // Until they have died, the launcher's workers may still begin a call.
+        wait_until("all died with their launcher", || {
+            !launcher.is_running() && !below.iter().any(|process| process.is_running())
+        })
+        .await;
         (launcher, _) = self::launcher(&story).await;
-        assert!(!below.iter().any(|process| process.is_running()));
     }
     let events = story.end().await;
     let count = |name| events.iter().filter(|event| event.name() == name).count();
