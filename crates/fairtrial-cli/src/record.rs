@@ -203,6 +203,7 @@ mod tests {
                 kind: "ValueError".into(),
                 message: "bad \"x\"\n".into(),
                 traceback: "File".into(),
+                exception: None,
             }),
             exit: Some(Exit::Signal(9)),
             stdout: Captured {

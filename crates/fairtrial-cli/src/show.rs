@@ -274,11 +274,7 @@ mod tests {
         let headline_of = |verdict, exit, kind: &str, message: &str| {
             let mut outcome = outcome(verdict);
             outcome.exit = exit;
-            outcome.error = Some(ErrorReport {
-                kind: kind.into(),
-                message: message.into(),
-                traceback: String::new(),
-            });
+            outcome.error = Some(ErrorReport::new(kind, message));
             report(&call(), &outcome)
         };
         assert_eq!(

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::Limits;
@@ -89,6 +90,21 @@ pub struct PythonTerms {
     pub isolation: Isolation,
     /// How the value travels.
     pub result: ResultFormat,
+    /// What a Python host gives its workers of itself.
+    pub host: Option<Arc<HostTerms>>,
+}
+
+/// What a Python host gives its workers of itself, once per process: their calls are the host's own functions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct HostTerms {
+    /// Replaces `sys.path`.
+    pub sys_path: Vec<String>,
+    /// Replaces `sys.argv`.
+    pub argv: Vec<String>,
+    /// Whether a crash writes its stack to stderr.
+    pub faulthandler: bool,
+    /// A pickled callable with its arguments (laid out as [`PickledWork::body`]), run before a worker's first call.
+    pub initializer: Option<Vec<u8>>,
 }
 
 impl Default for PythonTerms {
@@ -99,6 +115,7 @@ impl Default for PythonTerms {
             preload: Vec::new(),
             isolation: Isolation::Fresh,
             result: ResultFormat::Data,
+            host: None,
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -16,20 +16,22 @@ use crate::environment::Environment;
 use crate::error::EngineError;
 use crate::event::{CallId, ExitReason};
 use crate::launcher::Launcher;
+use crate::listener::{Listener, Streams};
 use crate::outcome::{Exit, Outcome};
 use crate::protocol::launcher::Step;
 use crate::scratch::{ScratchDir, ScratchRoot};
 use crate::spill::{SpillDir, SpillPolicy};
 
 /// How a call is answered for.
-pub(crate) type Answer = Result<Outcome, EngineError>;
+pub type Answer = Result<Outcome, EngineError>;
 
 /// A submitted call and whom to answer.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     pub(crate) id: CallId,
     pub(crate) call: Box<Call>,
-    pub(crate) answer: oneshot::Sender<Answer>,
+    pub(crate) listener: Box<dyn Listener>,
+    pub(crate) streams: Streams,
     pub(crate) submitted_ns: u64,
     /// When it has waited too long.
     pub(crate) queue_deadline: Option<Instant>,

@@ -27,6 +27,8 @@ mod launcher;
 mod limits;
 pub mod linux;
 #[cfg(feature = "engine")]
+mod listener;
+#[cfg(feature = "engine")]
 mod local;
 #[cfg(feature = "engine")]
 mod marshal;
@@ -56,16 +58,18 @@ mod zygote;
 pub use {
     backend::{Backend, Shutdown},
     call::{
-        Call, CommandWork, DEFAULT_CAPTURE_BYTES, InvalidCall, Isolation, PickledWork, PythonTerms,
-        ResultFormat, SourceWork, Work, seconds,
+        Call, CommandWork, DEFAULT_CAPTURE_BYTES, HostTerms, InvalidCall, Isolation, PickledWork,
+        PythonTerms, ResultFormat, SourceWork, Work, seconds,
     },
     capture::{Capture, Captured},
     config::{LocalConfig, Recycle, available_cpus},
+    dispatch::Answer,
     error::EngineError,
     event::{CallId, Event, ExitReason},
     limits::{DEFAULT_OUTPUT_BYTES, Limits, Size, parse_duration, parse_size},
     linux::process::adopt_orphans,
-    local::{Execution, LocalBackend},
+    listener::{Listener, Stream, Streams, Tap, TapReader},
+    local::{CallHandle, Execution, LocalBackend},
     metrics::{MeasuredBy, Metrics, PeakSource},
     outcome::{EncodedValue, ErrorReport, Exit, Outcome},
     sandbox::{InForce, Level, Mechanism, State},

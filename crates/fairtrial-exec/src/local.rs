@@ -24,6 +24,7 @@ use crate::dispatch::{Answer, Dispatch};
 use crate::error::EngineError;
 use crate::event::{CallId, Event};
 use crate::linux::monotonic::now_ns;
+use crate::listener::{Listener, Streams};
 use crate::observers::Observers;
 use pool::{Command, Pool};
 
@@ -69,6 +70,26 @@ impl LocalBackend {
 
     /// Submits a call. The returned execution can be awaited, cancelled, or dropped, which cancels too.
     pub fn submit(&self, call: Call) -> Result<Execution, EngineError> {
+        self.submit_with(call, Streams::default())
+    }
+
+    /// As [`LocalBackend::submit`], with streams of the caller's.
+    pub fn submit_with(&self, call: Call, streams: Streams) -> Result<Execution, EngineError> {
+        let (answer, receiver) = oneshot::channel();
+        Ok(Execution {
+            handle: self.submit_for(call, streams, Box::new(answer))?,
+            receiver,
+            done: false,
+        })
+    }
+
+    /// Submits a call for a listener, which is told what becomes of it; dropping the handle changes nothing.
+    pub fn submit_for(
+        &self,
+        call: Call,
+        streams: Streams,
+        listener: Box<dyn Listener>,
+    ) -> Result<CallHandle, EngineError> {
         call.validate()?;
         let mut state = self.lock();
         let commands = match &*state {
@@ -78,11 +99,11 @@ impl LocalBackend {
         };
         // Under the lock, so that `submit` is told in the order of ids, and never after `shutdown`.
         let id = CallId(self.next_call.fetch_add(1, Ordering::Relaxed));
-        let (answer, receiver) = oneshot::channel();
         let dispatch = Dispatch {
             id,
             call: Box::new(call),
-            answer,
+            listener,
+            streams,
             submitted_ns: now_ns(),
             queue_deadline: None,
             unacknowledged: 0,
@@ -97,12 +118,7 @@ impl LocalBackend {
             });
             return Err(EngineError::ShutDown);
         }
-        Ok(Execution {
-            id,
-            commands,
-            receiver,
-            done: false,
-        })
+        Ok(CallHandle { id, commands })
     }
 
     fn start_thread(
@@ -223,8 +239,7 @@ impl Drop for LocalBackend {
 /// A submitted call. Resolves once; dropping it cancels.
 #[derive(Debug)]
 pub struct Execution {
-    id: CallId,
-    commands: mpsc::UnboundedSender<Command>,
+    handle: CallHandle,
     receiver: oneshot::Receiver<Answer>,
     done: bool,
 }
@@ -233,10 +248,30 @@ impl Execution {
     /// The call's number.
     #[must_use]
     pub fn id(&self) -> CallId {
-        self.id
+        self.handle.id
     }
 
     /// Cancels: a queued call never starts, a running one is killed. The outcome still comes.
+    pub fn cancel(&self) {
+        self.handle.cancel();
+    }
+}
+
+/// A submitted call whose listener is told.
+#[derive(Clone, Debug)]
+pub struct CallHandle {
+    id: CallId,
+    commands: mpsc::UnboundedSender<Command>,
+}
+
+impl CallHandle {
+    /// The call's number.
+    #[must_use]
+    pub fn id(&self) -> CallId {
+        self.id
+    }
+
+    /// Cancels: a queued call never starts, a running one is killed. The listener is still told.
     pub fn cancel(&self) {
         self.commands.send(Command::Cancel(self.id)).ok(); // an engine that ended has answered
     }

@@ -50,6 +50,8 @@ pub struct ErrorReport {
     pub message: String,
     /// Frames of the user's code with source context, or the stacks of a call that hung.
     pub traceback: String,
+    /// The exception itself, pickled, of a pickled call whose worker could pickle it.
+    pub exception: Option<Vec<u8>>,
 }
 
 /// How a process ended: one of the two.
@@ -132,6 +134,16 @@ impl EncodedValue {
 }
 
 impl ErrorReport {
+    /// An error without a traceback.
+    #[must_use]
+    pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            kind: kind.into(),
+            message: message.into(),
+            ..Self::default()
+        }
+    }
+
     /// The contract's `error` object.
     #[must_use]
     pub fn to_json(&self) -> Json {

@@ -11,6 +11,7 @@ use crate::clock::until;
 use crate::dispatch::{PoolNews, Site, ZygoteEnd};
 use crate::environment::{Changes, WORKER_ID_PLACE, is_read_at_startup};
 use crate::launcher::News;
+use crate::listener::Stream;
 use crate::marshal::Dict;
 use crate::outcome::ErrorReport;
 use crate::protocol::Kind;
@@ -103,8 +104,8 @@ pub(crate) struct ZygoteHandle {
 /// Starts warming an interpreter; the pool hears of it by news.
 pub(crate) fn start(site: &Site, number: u64, key: &Key) -> std::io::Result<ZygoteHandle> {
     let (ours, theirs) = crate::linux::socket::pair_stream()?;
-    let (stdout, stdout_theirs) = Output::open()?;
-    let (mut stderr, stderr_theirs) = Output::open()?;
+    let (stdout, stdout_theirs) = Output::open(Stream::Stdout)?;
+    let (mut stderr, stderr_theirs) = Output::open(Stream::Stderr)?;
     stderr.take(KEPT_OUTPUT_BYTES);
     let null: OwnedFd = std::fs::File::open("/dev/null")?.into();
     let (news_sender, news) = mpsc::unbounded_channel();
@@ -261,6 +262,7 @@ impl Zygote {
                         kind: text("type"),
                         message: text("message"),
                         traceback: text("traceback"),
+                        exception: None,
                     });
                 }
                 _ => {}
@@ -275,9 +277,5 @@ impl Zygote {
 
 /// An error of the set-up, in the engine's own words.
 pub(crate) fn setup_error(message: impl Into<String>) -> ErrorReport {
-    ErrorReport {
-        kind: "SetupError".into(),
-        message: message.into(),
-        traceback: String::new(),
-    }
+    ErrorReport::new("SetupError", message)
 }

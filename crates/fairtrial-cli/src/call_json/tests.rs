@@ -223,6 +223,7 @@ fn every_key_reaches_the_call_and_relative_paths_are_those_of_the_base() {
         preload: vec!["math".into()],
         isolation: Isolation::Reuse,
         result: ResultFormat::Pickle,
+        host: None,
     };
     assert_eq!(read(line).1, Ok(wanted));
 }

@@ -298,11 +298,7 @@ impl Pool {
             if let Some(dispatch) = self.queue.remove(id) {
                 let waited = dispatch.call.queue_timeout.unwrap_or_default();
                 let message = format!("it waited for its turn longer than {waited:?}");
-                let report = ErrorReport {
-                    kind: "QueueTimeout".into(),
-                    message,
-                    traceback: String::new(),
-                };
+                let report = ErrorReport::new("QueueTimeout", message);
                 self.resolve_unstarted(dispatch, Verdict::Cancelled, report);
             }
         }
@@ -353,7 +349,7 @@ impl Pool {
             call: dispatch.id,
             verdict,
         });
-        dispatch.answer.send(answer).ok(); // nobody waits for a call whose future was dropped
+        dispatch.listener.ended(answer);
     }
 
     /// Of a call that no process ran.
@@ -391,9 +387,5 @@ pub(super) fn mode_of(dispatch: &Dispatch) -> Mode {
 }
 
 pub(super) fn cancelled() -> ErrorReport {
-    ErrorReport {
-        kind: "Cancelled".into(),
-        message: "it was cancelled before it began".into(),
-        traceback: String::new(),
-    }
+    ErrorReport::new("Cancelled", "it was cancelled before it began")
 }

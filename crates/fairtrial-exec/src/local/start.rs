@@ -10,6 +10,7 @@ use crate::call::{Call, CommandWork, Work};
 use crate::dispatch::{Dispatch, Site, WorkerNumber};
 use crate::environment::Changes;
 use crate::error::EngineError;
+use crate::listener::Stream;
 use crate::protocol::launcher::{Program, TaskId, ToLauncher};
 use crate::scratch::ScratchDir;
 use crate::worker::Mode;
@@ -35,8 +36,8 @@ pub(crate) fn fork(
     identity: Identity,
 ) -> io::Result<Mailbox> {
     let (ours, theirs) = crate::linux::socket::pair_stream()?;
-    let (stdout, stdout_theirs) = Output::open()?;
-    let (stderr, stderr_theirs) = Output::open()?;
+    let (stdout, stdout_theirs) = Output::open(Stream::Stdout)?;
+    let (stderr, stderr_theirs) = Output::open(Stream::Stderr)?;
     let (mailbox, mut worker) =
         Worker::new(site, mode, identity.number, identity.id, stdout, stderr);
     worker.link = Some(Link::new(ours)?);
@@ -105,14 +106,17 @@ impl CommandParts {
             step: "making its channels".into(),
             source: error,
         };
-        let (stdout, stdout_theirs) = Output::open().map_err(channels)?;
-        let (stderr, stderr_theirs) = Output::open().map_err(channels)?;
+        let (stdout, stdout_theirs) = Output::open(Stream::Stdout).map_err(channels)?;
+        let (stderr, stderr_theirs) = Output::open(Stream::Stderr).map_err(channels)?;
         let scratch = site.context.make_scratch()?;
         let call = &mut *dispatch.call;
         let Work::Command(work) = &mut call.work else {
             unreachable!("only commands come here")
         };
-        let (stdin, stdin_theirs) = input(std::mem::take(&mut work.stdin)).map_err(channels)?;
+        let (stdin, stdin_theirs) = match dispatch.streams.input.take() {
+            Some(given) => (None, given),
+            None => input(std::mem::take(&mut work.stdin)).map_err(channels)?,
+        };
         let program = program(site, &dispatch.call, &identity.id, scratch.path());
         let fds = vec![stdin_theirs, stdout_theirs, stderr_theirs];
         Ok(Self {

@@ -119,9 +119,7 @@ impl Worker {
             .cancelled
             .take_if(|id| *id == dispatch.id)
             .is_some();
-        let capture_bytes = dispatch.call.capture_bytes;
-        self.stdout.take(capture_bytes);
-        self.stderr.take(capture_bytes);
+        self.open_streams(&dispatch);
         let ack_timeout = self.site.context.config.ack_timeout;
         let current = Current::new(dispatch, generation, ack_timeout);
         self.current = Some(Current {

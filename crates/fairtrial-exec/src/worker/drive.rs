@@ -264,8 +264,7 @@ impl Worker {
         // What it wrote between calls is nobody's.
         self.stdout.drain(u64::MAX);
         self.stderr.drain(u64::MAX);
-        self.stdout.take(dispatch.call.capture_bytes);
-        self.stderr.take(dispatch.call.capture_bytes);
+        self.open_streams(&dispatch);
         let ack_timeout = self.site.context.config.ack_timeout;
         let current = Current::new(dispatch, generation, ack_timeout);
         self.current = Some(Current {
@@ -274,6 +273,14 @@ impl Worker {
             ..current
         });
         self.apply(Event::Assigned { generation });
+    }
+
+    /// What is written from now on is this call's.
+    pub(super) fn open_streams(&mut self, dispatch: &Dispatch) {
+        for output in [&mut self.stdout, &mut self.stderr] {
+            output.take(dispatch.call.capture_bytes);
+            output.lead_to(dispatch.streams.output.clone());
+        }
     }
 
     fn send_call(&mut self) {
@@ -447,6 +454,7 @@ impl Worker {
                 Vec::new(),
             );
         }
+        current.dispatch.listener.began();
         let (worker, call) = (self.number, call_id);
         self.tell(PoolNews::Began { worker, call });
     }

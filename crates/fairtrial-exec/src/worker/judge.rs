@@ -143,7 +143,10 @@ pub(crate) fn ended(
         Some(Err(Ending::Misbehaved(reason))) => (
             Verdict::BadResult,
             None,
-            Some(report("BadResult", format!("no answer: {reason}"))),
+            Some(ErrorReport::new(
+                "BadResult",
+                format!("no answer: {reason}"),
+            )),
             None,
         ),
         Some(Err(Ending::Replied(_) | Ending::NoAck | Ending::Retired(_))) | None => {
@@ -191,21 +194,19 @@ fn stopped(cause: Cause) -> Verdict {
     }
 }
 
-fn report(kind: &str, message: impl Into<String>) -> ErrorReport {
-    ErrorReport {
-        kind: kind.into(),
-        message: message.into(),
-        traceback: String::new(),
-    }
-}
-
 type Judged = (Verdict, Option<EncodedValue>, Option<ErrorReport>);
 
 fn read_reply(
     facts: &Facts<'_>,
     reply: Result<Reply, SettleError>,
 ) -> Result<Judged, crate::error::EngineError> {
-    let bad = |reason: String| (Verdict::BadResult, None, Some(report("BadResult", reason)));
+    let bad = |reason: String| {
+        (
+            Verdict::BadResult,
+            None,
+            Some(ErrorReport::new("BadResult", reason)),
+        )
+    };
     match reply {
         Ok(Reply::Value(payload)) => {
             let format = facts
@@ -258,6 +259,10 @@ fn read_record(record: &[u8]) -> Option<(Verdict, ErrorReport)> {
         kind: text("type")?,
         message: text("message")?,
         traceback: text("traceback")?,
+        exception: record
+            .get("exception")
+            .and_then(Value::as_bytes)
+            .map(<[u8]>::to_vec),
     };
     Some((verdict, report))
 }
@@ -278,21 +283,21 @@ impl Facts<'_> {
         match exit {
             Exit::Signal(libc::SIGXFSZ) => (
                 Verdict::DiskLimit,
-                Some(report(
+                Some(ErrorReport::new(
                     "DiskLimit",
                     "it wrote a file beyond the limit (SIGXFSZ)",
                 )),
             ),
             Exit::Signal(libc::SIGXCPU) => (
                 Verdict::CpuLimit,
-                Some(report(
+                Some(ErrorReport::new(
                     "CpuLimit",
                     "it used more processor time than allowed (SIGXCPU)",
                 )),
             ),
             Exit::Signal(signal) => (
                 Verdict::Signal,
-                Some(report(
+                Some(ErrorReport::new(
                     "Signal",
                     format!("killed by {}", signal_name(signal)),
                 )),
@@ -300,14 +305,14 @@ impl Facts<'_> {
             Exit::Code(0) if command => (Verdict::Ok, None),
             Exit::Code(0) => (
                 Verdict::NoResult,
-                Some(report(
+                Some(ErrorReport::new(
                     "NoResult",
                     "the process ended with EXIT(0) and gave no answer",
                 )),
             ),
             Exit::Code(code) => (
                 Verdict::Exit,
-                Some(report(
+                Some(ErrorReport::new(
                     "Exit",
                     format!("the process ended with EXIT({code})"),
                 )),
@@ -327,31 +332,31 @@ impl Facts<'_> {
                 let message = format!("stopped {ran:.2} s after it began (limit {limit:?})");
                 ErrorReport {
                     traceback: stacks(self.stacks),
-                    ..report("Timeout", message)
+                    ..ErrorReport::new("Timeout", message)
                 }
             }
             Cause::CpuLimit => {
                 let limit = limits.cpu.unwrap_or(Duration::ZERO);
-                report(
+                ErrorReport::new(
                     "CpuLimit",
                     format!("it used more processor time than the limit of {limit:?}"),
                 )
             }
-            Cause::MemoryLimit => report(
+            Cause::MemoryLimit => ErrorReport::new(
                 "MemoryLimit",
                 format!(
                     "it used more memory than the limit of {}",
                     size(limits.memory_bytes)
                 ),
             ),
-            Cause::OutputLimit => report(
+            Cause::OutputLimit => ErrorReport::new(
                 "OutputLimit",
                 format!(
                     "it wrote more output than the limit of {}",
                     size(limits.output_bytes)
                 ),
             ),
-            Cause::DiskLimit => report(
+            Cause::DiskLimit => ErrorReport::new(
                 "DiskLimit",
                 format!(
                     "its result is larger than the limit of {}",
@@ -360,15 +365,15 @@ impl Facts<'_> {
             ),
             Cause::ProcessLimit => {
                 let limit = limits.processes.unwrap_or(0);
-                report(
+                ErrorReport::new(
                     "ProcessLimit",
                     format!("it had more processes than the limit of {limit}"),
                 )
             }
             Cause::Cancelled | Cause::Done | Cause::Retired => {
-                report("Cancelled", "the caller cancelled it")
+                ErrorReport::new("Cancelled", "the caller cancelled it")
             }
-            Cause::Misbehaved => report("BadResult", "it broke the protocol"),
+            Cause::Misbehaved => ErrorReport::new("BadResult", "it broke the protocol"),
         }
     }
 

@@ -8,22 +8,27 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::unix::AsyncFd;
 
 use crate::capture::{Capture, Captured};
+use crate::listener::{Stream, Tap};
 
 /// One output stream, captured within a cap.
 pub(crate) struct Output {
+    stream: Stream,
     pipe: Option<AsyncFd<OwnedFd>>,
     capture: Capture,
+    tap: Option<Tap>,
 }
 
 impl Output {
     /// A pipe: our end, and the one to hand down. Nothing is kept until [`Output::take`] sets a cap.
-    pub(crate) fn open() -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn open(stream: Stream) -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
         crate::linux::socket::set_nonblocking(&ours)?;
         Ok((
             Self {
+                stream,
                 pipe: Some(crate::linux::readiness::watch(ours)?),
                 capture: new_capture(0),
+                tap: None,
             },
             theirs,
         ))
@@ -37,7 +42,10 @@ impl Output {
         let Ok(mut ready) = pipe.readable().await else {
             return;
         };
-        match read_some(pipe, &mut self.capture) {
+        if let Some(tap) = &self.tap {
+            tap.room().await;
+        }
+        match read_some(pipe, &mut self.capture, self.tap.as_ref(), self.stream) {
             Ok(0) => {
                 drop(ready);
                 self.pipe = None;
@@ -51,7 +59,7 @@ impl Output {
     pub(crate) fn drain(&mut self, most: u64) {
         let stop = self.capture.total().saturating_add(most);
         while let Some(pipe) = &self.pipe {
-            match read_some(pipe, &mut self.capture) {
+            match read_some(pipe, &mut self.capture, self.tap.as_ref(), self.stream) {
                 Ok(0) => self.pipe = None,
                 Ok(_) if self.capture.total() < stop => {}
                 Ok(_) | Err(_) => return,
@@ -64,6 +72,11 @@ impl Output {
         self.capture.total()
     }
 
+    /// Where output goes besides, from now on.
+    pub(crate) fn lead_to(&mut self, tap: Option<Tap>) {
+        self.tap = tap;
+    }
+
     /// What was captured; the next call starts afresh.
     pub(crate) fn take(&mut self, next_cap_bytes: u64) -> Captured {
         std::mem::replace(&mut self.capture, new_capture(next_cap_bytes)).finish()
@@ -74,10 +87,18 @@ fn new_capture(cap_bytes: u64) -> Capture {
     Capture::new(usize::try_from(cap_bytes).unwrap_or(usize::MAX))
 }
 
-fn read_some(pipe: &AsyncFd<OwnedFd>, capture: &mut Capture) -> io::Result<usize> {
+fn read_some(
+    pipe: &AsyncFd<OwnedFd>,
+    capture: &mut Capture,
+    tap: Option<&Tap>,
+    stream: Stream,
+) -> io::Result<usize> {
     let mut buffer = [MaybeUninit::uninit(); 1 << 16];
     let (bytes, _) = rustix::io::read(pipe.get_ref(), &mut buffer[..])?;
     capture.push(bytes);
+    if let Some(tap) = tap.filter(|_| !bytes.is_empty()) {
+        tap.push(stream, bytes);
+    }
     Ok(bytes.len())
 }
 
