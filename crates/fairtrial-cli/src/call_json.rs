@@ -127,7 +127,7 @@ impl CallReader {
             source,
             filename,
             function: function.string()?,
-            arguments: arguments(object)?,
+            arguments: arguments(object)?.into(),
             python: self.python(object)?,
         }))
     }

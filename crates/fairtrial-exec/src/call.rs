@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -54,7 +55,7 @@ pub struct SourceWork {
     /// The function to call.
     pub function: String,
     /// `(args, kwargs)`: a tuple of a tuple and a dict, in the data codec.
-    pub arguments: Vec<u8>,
+    pub arguments: Arguments,
     /// Who runs it.
     pub python: PythonTerms,
 }
@@ -63,9 +64,39 @@ pub struct SourceWork {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PickledWork {
     /// Pickle of `(function, args, kwargs)`, in the layout of the worker protocol.
-    pub body: Vec<u8>,
+    pub body: Arguments,
     /// Who runs it.
     pub python: PythonTerms,
+}
+
+/// Encoded arguments.
+#[derive(Clone, Debug)]
+pub enum Arguments {
+    /// In memory.
+    Bytes(Vec<u8>),
+    /// The first `size` bytes of a sealed file (see [`ArgumentFile`](crate::ArgumentFile)).
+    File {
+        /// The file.
+        file: Arc<OwnedFd>,
+        /// How much of it.
+        size: u64,
+    },
+}
+
+impl From<Vec<u8>> for Arguments {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl PartialEq for Arguments {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Bytes(one), Self::Bytes(two)) => one == two,
+            (Self::File { file: one, .. }, Self::File { file: two, .. }) => Arc::ptr_eq(one, two),
+            _ => false,
+        }
+    }
 }
 
 /// A program with arguments.
@@ -188,7 +219,7 @@ impl Call {
             source: source.into(),
             filename: "<source>".into(),
             function: function.into(),
-            arguments,
+            arguments: arguments.into(),
             python: PythonTerms::default(),
         }))
     }

@@ -58,8 +58,8 @@ mod zygote;
 pub use {
     backend::{Backend, Shutdown},
     call::{
-        Call, CommandWork, DEFAULT_CAPTURE_BYTES, HostTerms, InvalidCall, Isolation, PickledWork,
-        PythonTerms, ResultFormat, SourceWork, Work, seconds,
+        Arguments, Call, CommandWork, DEFAULT_CAPTURE_BYTES, HostTerms, InvalidCall, Isolation,
+        PickledWork, PythonTerms, ResultFormat, SourceWork, Work, seconds,
     },
     capture::{Capture, Captured},
     config::{LocalConfig, Recycle, available_cpus},
@@ -74,6 +74,9 @@ pub use {
     outcome::{EncodedValue, ErrorReport, Exit, Outcome},
     sandbox::{InForce, Level, Mechanism, State},
     scratch::{ScratchDir, ScratchRoot, sweep_dead_roots},
-    spill::{Body, ResultFile, SettleError, SpillDir, SpillPolicy, Writers, sealed_argument},
+    spill::{
+        ArgumentFile, Body, ResultFile, SettleError, SpillDir, SpillPolicy, Writers,
+        sealed_argument,
+    },
     verdict::Verdict,
 };

@@ -26,6 +26,7 @@ use crate::event::{CallId, Event};
 use crate::linux::monotonic::now_ns;
 use crate::listener::{Listener, Streams};
 use crate::observers::Observers;
+use crate::spill::{ArgumentFile, SpillDir, SpillPolicy};
 use pool::{Command, Pool};
 
 /// Runs calls on this machine. Constructing it starts nothing; the first call does.
@@ -119,6 +120,16 @@ impl LocalBackend {
             return Err(EngineError::ShutDown);
         }
         Ok(CallHandle { id, commands })
+    }
+
+    /// A file for arguments that are too large to be copied more than once.
+    pub fn argument_file(&self, size: u64) -> Result<ArgumentFile, EngineError> {
+        let policy = SpillPolicy {
+            dir: SpillDir::new(&self.config.spill_dir),
+            memfd_cap_bytes: self.config.memfd_cap_bytes.unwrap_or(u64::MAX),
+            memory_limit_bytes: None,
+        };
+        ArgumentFile::create(size, &policy)
     }
 
     fn start_thread(

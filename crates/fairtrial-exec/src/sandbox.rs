@@ -224,7 +224,7 @@ mod tests {
     fn only_a_call_that_has_a_directory_is_said_to_have_one() {
         let source = Call::source("", "f", Vec::new());
         let pickled = Call::new(Work::Pickled(PickledWork {
-            body: Vec::new(),
+            body: Vec::new().into(),
             python: PythonTerms::default(),
         }));
         assert_eq!(

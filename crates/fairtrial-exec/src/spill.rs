@@ -7,7 +7,7 @@ mod policy;
 mod result_file;
 
 pub use dir::SpillDir;
-pub use policy::{SpillPolicy, sealed_argument};
+pub use policy::{ArgumentFile, SpillPolicy, sealed_argument};
 pub use result_file::{ResultFile, SettleError, Writers};
 
 use crate::linux::mapping::Mapping;

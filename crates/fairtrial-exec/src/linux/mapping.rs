@@ -37,10 +37,32 @@ impl Mapping {
         &mut self.0
     }
 
-    /// Where the bytes begin, for a foreign owner of the buffer (page-aligned, valid until this is dropped).
-    #[must_use]
-    pub fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr()
+    /// Moves the bytes to `address`, over what is mapped there, whose owner then owns them.
+    ///
+    /// # Safety
+    ///
+    /// `address` begins a private mapping of at least as many bytes, aligned to a page, that nobody reads or writes
+    /// meanwhile and that its owner will unmap.
+    pub unsafe fn move_onto(self, address: *mut u8) -> io::Result<()> {
+        let mut map = std::mem::ManuallyDrop::new(self.0);
+        let (from, len) = (map.as_mut_ptr(), map.len());
+        // SAFETY: `from` is our own mapping of `len` bytes, given up with `self`; the caller vouches for `address`.
+        let moved = unsafe {
+            rustix::mm::mremap_fixed(
+                from.cast(),
+                len,
+                len,
+                rustix::mm::MremapFlags::MAYMOVE,
+                address.cast(),
+            )
+        };
+        match moved {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                drop(std::mem::ManuallyDrop::into_inner(map)); // it is still where it was
+                Err(error.into())
+            }
+        }
     }
 }
 

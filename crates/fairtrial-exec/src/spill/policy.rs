@@ -1,7 +1,7 @@
 //! Memory or disk: which one holds a value of a given size.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::error::EngineError;
 use crate::linux::{file_io, memfd, nameless};
@@ -88,20 +88,45 @@ fn is_full(error: &io::Error) -> bool {
     )
 }
 
-/// A file with `bytes` for a worker to map privately: a fully sealed memfd, or a spill file open for reading only.
-///
-/// The worker could still open a spill file anew for writing; that harms nobody else, since the engine maps no
-/// argument and sends each file to one worker.
-pub fn sealed_argument(bytes: &[u8], policy: &SpillPolicy) -> Result<OwnedFd, EngineError> {
-    let (storage, file) = policy.create(bytes.len() as u64)?;
-    file_io::write_all(&file, bytes).map_err(EngineError::io("writing a large argument"))?;
-    match storage {
-        Storage::Memory if memfd::seal(&file) => Ok(file),
-        Storage::Memory => Err(EngineError::io("sealing a large argument")(
-            io::Error::from(io::ErrorKind::ResourceBusy),
-        )),
-        Storage::Disk => {
-            nameless::reopen_readonly(&file).map_err(EngineError::io("reopening a large argument"))
+/// A file for large arguments: filled by whoever makes the call, then mapped privately by the worker.
+#[derive(Debug)]
+pub struct ArgumentFile {
+    storage: Storage,
+    file: OwnedFd,
+}
+
+impl ArgumentFile {
+    /// A file with room for `size` bytes where `policy` wants it.
+    pub fn create(size: u64, policy: &SpillPolicy) -> Result<Self, EngineError> {
+        let (storage, file) = policy.create(size)?;
+        Ok(Self { storage, file })
+    }
+
+    /// To be filled.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Filled: a fully sealed memfd, or a spill file open for reading only.
+    ///
+    /// The worker could still open a spill file anew for writing; that harms nobody else, since the engine maps no
+    /// argument and sends each file to one worker.
+    pub fn seal(self) -> Result<OwnedFd, EngineError> {
+        match self.storage {
+            Storage::Memory if memfd::seal(&self.file) => Ok(self.file),
+            Storage::Memory => Err(EngineError::io("sealing a large argument")(
+                io::Error::from(io::ErrorKind::ResourceBusy),
+            )),
+            Storage::Disk => nameless::reopen_readonly(&self.file)
+                .map_err(EngineError::io("reopening a large argument")),
         }
     }
+}
+
+/// A sealed file with `bytes` for a worker.
+pub fn sealed_argument(bytes: &[u8], policy: &SpillPolicy) -> Result<OwnedFd, EngineError> {
+    let file = ArgumentFile::create(bytes.len() as u64, policy)?;
+    file_io::write_all(file.fd(), bytes).map_err(EngineError::io("writing a large argument"))?;
+    file.seal()
 }

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::call::{Call, InvalidCall, Work};
+use crate::call::{Arguments, Call, InvalidCall, Work};
 use crate::dispatch::Site;
 use crate::environment::{Changes, is_read_at_startup};
 use crate::error::EngineError;
@@ -94,23 +94,31 @@ fn with_body(
     site: &Site,
     call: &Call,
     header: Dict,
-    body: &[u8],
+    body: &Arguments,
 ) -> Result<CallFrame, EngineError> {
-    let in_file = body.len() as u64 > INLINE_BYTES;
-    let (header, file) = if in_file {
-        let file = sealed_argument(body, &site.spill_policy(call))?;
-        let header = header.integer("body_size", body.len() as u64);
-        (header.finish(), Some(file))
-    } else {
-        (header.finish(), None)
+    let (inline, file) = match body {
+        Arguments::Bytes(bytes) if bytes.len() as u64 <= INLINE_BYTES => (bytes.as_slice(), None),
+        Arguments::Bytes(bytes) => {
+            let file = sealed_argument(bytes, &site.spill_policy(call))?;
+            (&[][..], Some((file, bytes.len() as u64)))
+        }
+        Arguments::File { file, size } => {
+            let file = file
+                .try_clone()
+                .map_err(EngineError::io("handing on a large argument"))?;
+            (&[][..], Some((file, *size)))
+        }
     };
+    let (header, file) = match file {
+        Some((file, size)) => (header.integer("body_size", size), Some(file)),
+        None => (header, None),
+    };
+    let header = header.finish();
     let length = u32::try_from(header.len())
         .map_err(|_| InvalidCall::new("source", "the call's text is larger than 4 GiB"))?;
     let mut payload = length.to_le_bytes().to_vec();
     payload.extend_from_slice(&header);
-    if !in_file {
-        payload.extend_from_slice(body);
-    }
+    payload.extend_from_slice(inline);
     Ok(CallFrame {
         payload,
         body: file,

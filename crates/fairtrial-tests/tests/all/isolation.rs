@@ -687,5 +687,8 @@ fn pickled(pickle: &[u8], isolation: Isolation) -> Call {
         result: ResultFormat::Data,
         ..PythonTerms::default()
     };
-    Call::new(Work::Pickled(PickledWork { body, python }))
+    Call::new(Work::Pickled(PickledWork {
+        body: body.into(),
+        python,
+    }))
 }

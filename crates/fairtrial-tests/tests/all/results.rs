@@ -40,7 +40,7 @@ async fn small_values_ride_inline_and_large_ones_in_memory_or_on_disk() {
     else {
         unreachable!()
     };
-    *args = arguments("[1500000]");
+    *args = arguments("[1500000]").into();
     call.limits.memory_bytes = Some(4 << 20);
     // The limit itself is passed by the interpreter; only where the file would go matters here.
     let outcome = story.run(call).await;

@@ -49,7 +49,7 @@ fn source_work(args: &ExecArgs, base: &Path) -> Result<Work, Failure> {
         source,
         filename: place,
         function: function.clone(),
-        arguments: arguments(python)?,
+        arguments: arguments(python)?.into(),
         python: python_terms(python, base),
     }))
 }
