@@ -122,6 +122,15 @@ impl LocalBackend {
         Ok(CallHandle { id, commands })
     }
 
+    /// Whether it was shut down and its thread has nothing left to do.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        match &*self.lock() {
+            State::New | State::Running { .. } => false,
+            State::Ended { thread, .. } => thread.as_ref().is_none_or(JoinHandle::is_finished),
+        }
+    }
+
     /// A file for arguments that are too large to be copied more than once.
     pub fn argument_file(&self, size: u64) -> Result<ArgumentFile, EngineError> {
         let policy = SpillPolicy {

@@ -1,0 +1,227 @@
+//! A submitted call: told by the engine's thread, waited for and cancelled by Python's.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use fairtrial_exec::{Answer, CallHandle, EngineError, Listener, Verdict};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use crate::outcome::Outcome;
+use crate::process;
+use crate::watch::{Queue, Watch};
+
+/// A submitted call.
+#[pyclass(frozen, module = "fairtrial._engine")]
+pub(crate) struct Pending {
+    slot: Arc<Slot>,
+    handle: CallHandle,
+    generation: u64,
+}
+
+/// What is known of a call.
+#[derive(Default)]
+pub(crate) struct Slot {
+    state: Mutex<State>,
+    woken: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    began: bool,
+    /// The host gave it up; its answer still comes.
+    cancelled: bool,
+    answered: bool,
+    /// Until it is taken.
+    answer: Option<Answer>,
+    /// Somebody sleeps in `wait`.
+    waiting: u32,
+    watcher: Option<(Py<PyAny>, Arc<Queue>)>,
+}
+
+impl State {
+    fn is_over(&self) -> bool {
+        self.cancelled || self.answered
+    }
+}
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics under the lock")
+    }
+
+    /// The first answer counts.
+    fn answer(&self, answer: Answer) {
+        let mut state = self.lock();
+        if !state.answered {
+            state.answered = true;
+            state.answer = Some(answer);
+            self.tell(state);
+        }
+    }
+
+    fn tell(&self, mut state: MutexGuard<'_, State>) {
+        let watcher = state.watcher.take();
+        if state.waiting > 0 {
+            self.woken.notify_all();
+        }
+        drop(state);
+        if let Some((future, queue)) = watcher {
+            queue.push(future);
+        }
+    }
+}
+
+/// The engine's end of a slot.
+pub(crate) struct Teller(pub(crate) Arc<Slot>);
+
+impl Listener for Teller {
+    fn began(&self) {
+        self.0.lock().began = true;
+    }
+
+    fn ended(self: Box<Self>, answer: Answer) {
+        self.0.answer(answer);
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        self.0.answer(Err(EngineError::ShutDown)); // unless it was told: the engine ended before it could answer
+    }
+}
+
+impl Pending {
+    pub(crate) fn new(slot: Arc<Slot>, handle: CallHandle) -> Self {
+        Self {
+            slot,
+            handle,
+            generation: process::generation(),
+        }
+    }
+
+    /// In a forked child no engine will ever answer, and the lock may have been held as it was forked.
+    fn check_process(&self) -> PyResult<()> {
+        if self.generation == process::generation() {
+            return Ok(());
+        }
+        Err(PyRuntimeError::new_err(
+            "this call was submitted before os.fork(): only the parent process can wait for it",
+        ))
+    }
+
+    fn wait_for(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+        ready: impl Fn(&State) -> bool + Send + Sync,
+    ) -> PyResult<bool> {
+        self.check_process()?;
+        let timeout = timeout.map(|s| Duration::try_from_secs_f64(s).unwrap_or(Duration::ZERO));
+        {
+            let mut state = self.slot.lock();
+            if ready(&state) {
+                return Ok(true);
+            }
+            if timeout.is_some_and(|timeout| timeout.is_zero()) {
+                return Ok(false);
+            }
+            state.waiting += 1;
+        }
+        let waited = process::wait(py, (&self.slot.state, &self.slot.woken), timeout, |state| {
+            ready(state)
+        });
+        self.slot.lock().waiting -= 1;
+        waited
+    }
+}
+
+#[pymethods]
+impl Pending {
+    /// Waits until the call is over or cancelled; tells whether it is.
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        self.wait_for(py, timeout, State::is_over)
+    }
+
+    /// Waits until the engine has answered, cancelled or not; tells whether it has.
+    #[pyo3(signature = (timeout=None))]
+    fn wait_answer(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        self.wait_for(py, timeout, |state| state.answered)
+    }
+
+    /// Whether the call is over or cancelled.
+    fn over(&self) -> PyResult<bool> {
+        self.check_process()?;
+        Ok(self.slot.lock().is_over())
+    }
+
+    /// Whether a worker acknowledged the call and it is not over.
+    fn running(&self) -> PyResult<bool> {
+        self.check_process()?;
+        let state = self.slot.lock();
+        Ok(state.began && !state.is_over())
+    }
+
+    /// How it ended: `ok`, `failed` or `cancelled`; None if it has not, or was taken.
+    fn ending(&self) -> PyResult<Option<&'static str>> {
+        self.check_process()?;
+        let state = self.slot.lock();
+        if state.cancelled {
+            return Ok(Some("cancelled"));
+        }
+        Ok(state.answer.as_ref().map(|answer| match answer {
+            Ok(outcome) => match outcome.verdict {
+                Verdict::Ok => "ok",
+                Verdict::Cancelled if !waited_too_long(outcome) => "cancelled",
+                _ => "failed",
+            },
+            Err(_) => "failed",
+        }))
+    }
+
+    /// Gives the call up: queued, it never starts; running, it is killed. False if it was over before.
+    fn cancel(&self) -> PyResult<bool> {
+        self.check_process()?;
+        let mut state = self.slot.lock();
+        if state.cancelled {
+            return Ok(true);
+        }
+        if state.answered {
+            return Ok(false);
+        }
+        state.cancelled = true;
+        self.handle.cancel();
+        self.slot.tell(state);
+        Ok(true)
+    }
+
+    /// Has `future` put into `watch` when the call is over. False if it is already.
+    fn watch(&self, watch: &Watch, future: Py<PyAny>) -> PyResult<bool> {
+        self.check_process()?;
+        let mut state = self.slot.lock();
+        if state.is_over() {
+            return Ok(false);
+        }
+        state.watcher = Some((future, watch.queue()));
+        Ok(true)
+    }
+
+    /// The outcome, once; raises if the engine failed. For after `wait_answer`.
+    fn take(&self) -> PyResult<Outcome> {
+        self.check_process()?;
+        match self.slot.lock().answer.take() {
+            Some(Ok(outcome)) => Ok(Outcome::new(outcome)),
+            Some(Err(error)) => Err(crate::EngineError::new_err(error.to_string())),
+            None => Err(PyRuntimeError::new_err("not answered, or taken before")),
+        }
+    }
+}
+
+/// Cancelled by its own `queue_timeout`.
+fn waited_too_long(outcome: &fairtrial_exec::Outcome) -> bool {
+    outcome
+        .error
+        .as_ref()
+        .is_some_and(|error| error.kind == "QueueTimeout")
+}

@@ -1,0 +1,89 @@
+//! The host process: whether it is a fork of the one that made an object, and whether it is about to end.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+
+/// The main thread looks this often for signals; others need not.
+const SIGNAL_CHECK: Duration = Duration::from_millis(50);
+
+static FORKS: AtomicU64 = AtomicU64::new(0);
+static EXITING: AtomicBool = AtomicBool::new(false);
+
+/// Called in the child after `os.fork()`: what was made before is not of this process.
+#[pyfunction]
+pub(crate) fn forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Called when only daemon threads are left beside the main one.
+#[pyfunction]
+pub(crate) fn exiting() {
+    EXITING.store(true, Ordering::Relaxed);
+}
+
+/// Which process of a line of forks this is.
+pub(crate) fn generation() -> u64 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Waits, without the interpreter's lock, until `ready` holds of what `lock` guards or the time is over; Ctrl-C
+/// interrupts. Tells whether it holds.
+pub(crate) fn wait<T: Send>(
+    py: Python<'_>,
+    (lock, woken): (&Mutex<T>, &Condvar),
+    timeout: Option<Duration>,
+    mut ready: impl FnMut(&mut T) -> bool + Send,
+) -> PyResult<bool> {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    loop {
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let pause = if is_main() {
+            Some(left.unwrap_or(SIGNAL_CHECK).min(SIGNAL_CHECK))
+        } else {
+            left
+        };
+        let holds = detached(py, || {
+            let mut guard = lock.lock().expect("nothing panics under the lock");
+            guard = match pause {
+                Some(pause) => {
+                    woken
+                        .wait_timeout_while(guard, pause, |state| !ready(state))
+                        .expect("nothing panics under the lock")
+                        .0
+                }
+                None => woken
+                    .wait_while(guard, |state| !ready(state))
+                    .expect("nothing panics under the lock"),
+            };
+            ready(&mut guard)
+        });
+        if holds {
+            return Ok(true);
+        }
+        py.check_signals()?;
+        if deadline.is_some_and(|at| at <= Instant::now()) {
+            return Ok(false);
+        }
+    }
+}
+
+/// Runs `wait` without the interpreter's lock.
+///
+/// A daemon thread that took the lock of a finalizing interpreter would be unwound through our frames, which aborts
+/// the process: it stays here until the process is gone.
+pub(crate) fn detached<T: Send>(py: Python<'_>, wait: impl FnOnce() -> T + Send) -> T {
+    py.detach(|| {
+        let value = wait();
+        while EXITING.load(Ordering::Relaxed) && !is_main() {
+            std::thread::park();
+        }
+        value
+    })
+}
+
+fn is_main() -> bool {
+    rustix::thread::gettid() == rustix::process::getpid()
+}

@@ -1,0 +1,173 @@
+//! The terms of a call, made once and used for many. Python has checked them; the engine checks them again.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairtrial_exec::{
+    Arguments, Call, CommandWork, HostTerms, InvalidCall, Limits, PickledWork, PythonTerms,
+    SourceWork, Work, seconds,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// What a call runs and on which terms; its arguments come with each submission.
+#[pyclass(frozen, module = "fairtrial._engine")]
+pub(crate) struct Terms(Call);
+
+/// Terms as Python's dict gives them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Given {
+    timeout_s: Option<f64>,
+    queue_timeout_s: Option<f64>,
+    env: BTreeMap<String, Option<String>>,
+    cwd: Option<PathBuf>,
+    sandbox: String,
+    capture_bytes: u64,
+    memory_bytes: Option<u64>,
+    cpu_s: Option<f64>,
+    processes: Option<u64>,
+    open_files: Option<u64>,
+    file_bytes: Option<u64>,
+    output_bytes: Option<u64>,
+}
+
+/// An interpreter's terms as Python's dict gives them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct GivenPython {
+    python: String,
+    python_path: Vec<PathBuf>,
+    preload: Vec<String>,
+    isolation: String,
+    result: String,
+    host: Option<GivenHost>,
+}
+
+/// What the host gives its workers of itself.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct GivenHost {
+    sys_path: Vec<String>,
+    argv: Vec<String>,
+    faulthandler: bool,
+    initializer: Option<Vec<u8>>,
+}
+
+#[pymethods]
+impl Terms {
+    /// A function in source text.
+    #[staticmethod]
+    fn source(
+        source: String,
+        filename: String,
+        function: String,
+        terms: Given,
+        python: GivenPython,
+    ) -> PyResult<Self> {
+        let python = python.read()?;
+        let work = Work::Source(SourceWork {
+            source,
+            filename,
+            function,
+            arguments: Vec::new().into(),
+            python,
+        });
+        terms.read(work)
+    }
+
+    /// Pickled functions.
+    #[staticmethod]
+    fn pickled(terms: Given, python: GivenPython) -> PyResult<Self> {
+        let python = python.read()?;
+        let body = Vec::new().into();
+        terms.read(Work::Pickled(PickledWork { body, python }))
+    }
+
+    /// A program; its input comes with the submission.
+    #[staticmethod]
+    fn command(argv: Vec<String>, terms: Given) -> PyResult<Self> {
+        let stdin = Vec::new();
+        terms.read(Work::Command(CommandWork { argv, stdin }))
+    }
+}
+
+impl Terms {
+    /// A call on these terms.
+    pub(crate) fn call(&self, arguments: Arguments) -> Call {
+        let mut call = self.0.clone();
+        match &mut call.work {
+            Work::Source(work) => work.arguments = arguments,
+            Work::Pickled(work) => work.body = arguments,
+            Work::Command(work) => {
+                if let Arguments::Bytes(bytes) = arguments {
+                    work.stdin = bytes;
+                }
+            }
+        }
+        call
+    }
+}
+
+impl Given {
+    fn read(self, work: Work) -> PyResult<Terms> {
+        let time = |field: &str, value: Option<f64>| -> PyResult<Option<Duration>> {
+            value
+                .map(|value| seconds(field, value))
+                .transpose()
+                .map_err(refuse)
+        };
+        let mut call = Call::new(work);
+        call.timeout = time("timeout_s", self.timeout_s)?;
+        call.queue_timeout = time("queue_timeout_s", self.queue_timeout_s)?;
+        call.env = self.env;
+        call.cwd = self.cwd;
+        call.sandbox = self
+            .sandbox
+            .parse()
+            .map_err(|problem: String| refuse(InvalidCall::new("sandbox", problem)))?;
+        call.capture_bytes = self.capture_bytes;
+        call.limits = Limits {
+            memory_bytes: self.memory_bytes,
+            cpu: time("limits.cpu_s", self.cpu_s)?,
+            processes: self.processes,
+            open_files: self.open_files,
+            file_bytes: self.file_bytes,
+            output_bytes: self.output_bytes,
+        };
+        call.validate().map_err(refuse)?;
+        Ok(Terms(call))
+    }
+}
+
+impl GivenPython {
+    fn read(self) -> PyResult<PythonTerms> {
+        Ok(PythonTerms {
+            python: self.python,
+            python_path: self.python_path,
+            preload: self.preload,
+            isolation: self.isolation.parse().map_err(refuse)?,
+            result: self.result.parse().map_err(refuse)?,
+            host: self.host.map(|host| {
+                Arc::new(HostTerms {
+                    sys_path: host.sys_path,
+                    argv: host.argv,
+                    faulthandler: host.faulthandler,
+                    initializer: host.initializer,
+                })
+            }),
+        })
+    }
+}
+
+/// `"512M"` in bytes.
+#[pyfunction]
+pub(crate) fn parse_size(text: &str) -> PyResult<u64> {
+    fairtrial_exec::parse_size(text).map_err(PyValueError::new_err)
+}
+
+fn refuse(problem: InvalidCall) -> PyErr {
+    PyValueError::new_err(problem.to_string())
+}

@@ -1,0 +1,75 @@
+"""Runs programs that nobody vouches for, each in a process of its own, and says what they did.
+
+>>> import fairtrial as ft
+>>> outcome = ft.run(ft.Call(source="def f(x): return x * 2", function="f", args=[21], timeout_s=5))
+>>> outcome.verdict, outcome.value
+('ok', 42)
+"""
+
+import importlib as _importlib
+import sys as _sys
+import sysconfig as _sysconfig
+
+if _sys.platform != "linux":
+    raise ImportError(f"fairtrial needs Linux 5.13 or later, and this is {_sys.platform}")
+if _sysconfig.get_config_var("Py_GIL_DISABLED"):
+    raise ImportError("fairtrial is not tested with free-threaded Python yet; use the default build")
+
+from concurrent.futures import as_completed, wait
+
+from ._engine import EngineError, __version__
+from .backends import Backend, Event, Hooks, LocalBackend
+from .calls import Call, Limits
+from .errors import (
+    CandidateError,
+    Cancelled,
+    LimitExceeded,
+    MemoryExceeded,
+    QueueTimedOut,
+    ResultError,
+    SetupError,
+    TimedOut,
+    WorkerDied,
+)
+from .executor import Executor
+from .futures import Future
+from .outcomes import Error, Exit, Metrics, Outcome
+from .running import arun, run, run_code, shutdown
+
+__all__ = [
+    "Backend",
+    "Call",
+    "CandidateError",
+    "Cancelled",
+    "EngineError",
+    "Error",
+    "Event",
+    "Executor",
+    "Exit",
+    "Future",
+    "Hooks",
+    "LimitExceeded",
+    "Limits",
+    "LocalBackend",
+    "MemoryExceeded",
+    "Metrics",
+    "Outcome",
+    "QueueTimedOut",
+    "ResultError",
+    "SetupError",
+    "TimedOut",
+    "WorkerDied",
+    "__version__",
+    "arun",
+    "as_completed",
+    "run",
+    "run_code",
+    "shutdown",
+    "wait",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "joblib":  # imported when asked for: it needs a package that not everybody has
+        return _importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,84 @@
+"""The host's own functions and arguments as pickles, laid out as the worker protocol wants them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from struct import Struct
+from typing import Any
+
+from . import _engine
+
+_HEAD = Struct("<QQ")
+_BUFFER_ALIGNMENT = 64
+_OUT_OF_BAND_BYTES = 4096  # a smaller buffer costs less inside the pickle
+_FILE_BYTES = 16 << 20  # more than this is written to a file at once: a descriptor for each call would be too many
+_IOV_MAX = 1024
+
+
+def submit(engine: _engine.Backend, terms: _engine.Terms, work: Any, tap: _engine.Tap | None) -> _engine.Pending:
+    """Pickles `(function, args, kwargs)` and submits it: what changes later is not seen."""
+    data, buffers = dumps(work)
+    if not buffers and len(data) <= _FILE_BYTES:
+        return engine.submit_pickle(terms, data, tap)
+    chunks = _chunks(data, buffers)
+    size = sum(len(chunk) for chunk in chunks)
+    if size <= _FILE_BYTES:
+        return engine.submit(terms, b"".join(chunks), tap)
+    file = engine.argument_file(size)
+    _write(file.fileno(), chunks)
+    return engine.submit_file(terms, file, tap)
+
+
+def body(work: Any) -> bytes:
+    """The same in one piece."""
+    return b"".join(_chunks(*dumps(work)))
+
+
+def dumps(thing: Any) -> tuple[bytes, list[memoryview]]:
+    """A pickle and its large buffers. What lives in `__main__`, and what has no name, goes by value."""
+    buffers: list[memoryview] = []
+
+    def keep_in_band(buffer: pickle.PickleBuffer) -> bool:
+        view = buffer.raw()
+        if view.nbytes < _OUT_OF_BAND_BYTES:
+            return True
+        buffers.append(view)
+        return False
+
+    try:
+        data = pickle.dumps(thing, 5, buffer_callback=keep_in_band)
+        # The common case, ten times as fast; workers do not have the host's `__main__`.
+        if b"__main__" not in data:
+            return data, buffers
+    except Exception:
+        pass  # a lambda, say: the other pickler knows how, or says why not
+    import cloudpickle
+
+    buffers.clear()
+    return cloudpickle.dumps(thing, 5, buffer_callback=keep_in_band), buffers
+
+
+def _chunks(data: bytes, buffers: list[memoryview]) -> list[bytes | memoryview]:
+    sizes = [buffer.nbytes for buffer in buffers]
+    chunks: list[bytes | memoryview] = [_HEAD.pack(len(data), len(sizes)), Struct(f"<{len(sizes)}Q").pack(*sizes), data]
+    at = 16 + 8 * len(sizes) + len(data)
+    for buffer in buffers:
+        pad = -at % _BUFFER_ALIGNMENT
+        chunks += (bytes(pad), buffer)
+        at += pad + buffer.nbytes
+    return chunks
+
+
+def _write(descriptor: int, chunks: list[bytes | memoryview]) -> None:
+    views = [memoryview(chunk) for chunk in chunks if len(chunk)]
+    first = 0
+    while first < len(views):
+        written = os.writev(descriptor, views[first : first + _IOV_MAX])
+        while written:
+            size = views[first].nbytes
+            if written < size:
+                views[first] = views[first][written:]
+                break
+            written -= size
+            first += 1

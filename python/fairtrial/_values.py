@@ -1,0 +1,54 @@
+"""Values as they arrive: small ones copied, large ones moved page by page into a private mapping that Python owns."""
+
+from __future__ import annotations
+
+import pickle
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap
+from struct import Struct
+from typing import Any
+
+from . import _codec, _engine
+
+_PICKLE_HEAD = Struct("<QQ")
+_BUFFER_ALIGNMENT = 64
+_MAP_NORESERVE = 0x4000  # nothing is written to the pages that were there first
+
+
+def load(raw: _engine.Outcome) -> Any:
+    """The value of an outcome that has one; its bytes can be taken once."""
+    form = raw.value_form()
+    assert form is not None, "the caller has looked"
+    format, size, inline = form
+    body: bytes | memoryview = raw.take_value() if inline else _pages(raw, size)
+    return load_pickle(body) if format == "pickle" else _codec.decode(body)
+
+
+def _pages(raw: _engine.Outcome, size: int) -> memoryview:
+    import ctypes  # only large values need it
+
+    # Python's own mapping of a file would keep a descriptor for each value; so the pages move under an anonymous one.
+    pages = mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS | _MAP_NORESERVE, prot=PROT_READ | PROT_WRITE)
+    first = ctypes.c_char.from_buffer(pages)
+    raw.move_value(ctypes.addressof(first))
+    del first
+    return memoryview(pages)
+
+
+def load_pickle(body: bytes | memoryview) -> Any:
+    """What was pickled; arrays are views on `body` where that can be written to."""
+    length, count = _PICKLE_HEAD.unpack_from(body)
+    view = memoryview(body)
+    if not count:
+        return pickle.loads(view[16 : 16 + length])
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    sizes = Struct(f"<{count}Q").unpack_from(view, 16)
+    at = 16 + 8 * count
+    data = view[at : at + length]
+    at += length
+    buffers = []
+    for size in sizes:
+        at += -at % _BUFFER_ALIGNMENT
+        buffers.append(view[at : at + size])
+        at += size
+    return pickle.loads(data, buffers=buffers)

@@ -1,0 +1,285 @@
+"""Backends: who runs calls, and hooks that are told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from . import _engine, _lifetime
+from .calls import Call, _count, _size, check_seconds, refuse_unknown
+from .futures import Breakage, Future
+from .outcomes import Outcome
+
+Unsubscribe = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a backend tells its hooks: `name` says what happened, the rest is None where it does not apply.
+
+    >>> import fairtrial as ft
+    >>> ft.Event("submit", call_id=1).name
+    'submit'
+    """
+
+    name: str
+    call_id: int | None = None
+    verdict: str | None = None
+    worker_id: str | None = None
+    pid: int | None = None
+    reason: str | None = None
+    zygote_threads: int | None = None
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """Anything that runs calls.
+
+    >>> import fairtrial as ft
+    >>> isinstance(ft.LocalBackend(), ft.Backend)
+    True
+    """
+
+    def execute(self, call: Call) -> Outcome:
+        """Runs a call to its end; raises only `EngineError`."""
+        ...
+
+    def shutdown(self) -> None:
+        """Takes no more calls."""
+        ...
+
+
+@runtime_checkable
+class Hooks(Protocol):
+    """Anything that can be asked to tell of events; each function returns one that ends the subscription.
+
+    >>> import fairtrial as ft
+    >>> isinstance(ft.LocalBackend(), ft.Hooks)
+    True
+    """
+
+    def on_submit(self, hook: Callable[[Event], Any]) -> Unsubscribe: ...
+    def on_complete(self, hook: Callable[[Event], Any]) -> Unsubscribe: ...
+    def on_worker_start(self, hook: Callable[[Event], Any]) -> Unsubscribe: ...
+    def on_worker_exit(self, hook: Callable[[Event], Any]) -> Unsubscribe: ...
+    def on_shutdown(self, hook: Callable[[Event], Any]) -> Unsubscribe: ...
+
+
+class LocalBackend:
+    """Runs calls on this machine. Nothing is started before the first one.
+
+    >>> import fairtrial as ft
+    >>> with ft.LocalBackend(max_workers=1) as backend:
+    ...     backend.execute(ft.Call(source="def f(): return 7", function="f")).value
+    7
+    """
+
+    def __init__(
+        self,
+        max_workers: int | None = None,
+        *,
+        idle_timeout: float | None = None,
+        max_calls: int | None = None,
+        max_age: float | None = None,
+        rss_growth: int | str | None = None,
+        after_error: bool = False,
+        env_allow: Iterable[str] = (),
+        env_prefixes: Iterable[str] = (),
+        spill_dir: str | None = None,
+        memfd_cap: int | str | None = None,
+        node_id: str | None = None,
+        launcher: str | None = None,
+        **unknown: Any,
+    ) -> None:
+        """`max_calls`, `max_age`, `rss_growth` and `after_error` say when a `reuse` worker is replaced.
+
+        `env_allow` and `env_prefixes` pass on more of the environment; values larger than `memfd_cap` go to
+        `spill_dir`.
+        """
+        refuse_unknown(LocalBackend.__init__, unknown)
+        if max_workers is not None and max_workers <= 0:
+            raise ValueError("max_workers must be greater than 0")
+        self._options = engine_options(
+            max_workers=max_workers,
+            idle_timeout_s=check_seconds("idle_timeout", idle_timeout),
+            max_calls=_count("max_calls", max_calls),
+            max_age_s=check_seconds("max_age", max_age),
+            rss_growth_bytes=_size("rss_growth", rss_growth),
+            after_error=after_error,
+            env_allow=list(env_allow),
+            env_prefixes=list(env_prefixes),
+            spill_dir=spill_dir,
+            memfd_cap_bytes=_size("memfd_cap", memfd_cap),
+            node_id=node_id,
+            launcher=launcher,
+        )
+        self._hooks: dict[str, list[Callable[[Event], Any]]] = {}
+        self._lock = threading.Lock()
+        self._generation = -1
+        self._is_shut_down = False
+
+    # -- calls
+
+    def submit(self, call: Call) -> Future[Any]:
+        """Submits a call; `outcome()` of the future is what `execute` returns."""
+        if not isinstance(call, Call):
+            raise TypeError(f"expected a Call, not {type(call).__name__}")
+        terms, arguments = call._terms(), call._arguments()
+        return Future(self._engine().submit(terms, arguments), Breakage())
+
+    def execute(self, call: Call) -> Outcome:
+        """Runs a call to its end; raises only `EngineError`. Ctrl-C kills it."""
+        future = self.submit(call)
+        try:
+            future._pending.wait_answer()
+        except BaseException:
+            future.cancel()
+            raise
+        return Outcome(future._pending.take(), closed=True)
+
+    async def aexecute(self, call: Call) -> Outcome:
+        """As `execute`, in any asyncio loop; a task that is cancelled kills its call."""
+        loop = asyncio.get_running_loop()
+        over = asyncio.Event()
+        future = self.submit(call)
+
+        def wake(_: object) -> None:
+            try:
+                loop.call_soon_threadsafe(over.set)
+            except RuntimeError:
+                pass  # the loop is closed: nobody waits
+
+        future.add_done_callback(wake)
+        try:
+            await over.wait()
+        except BaseException:  # also when the loop is closed and this coroutine with it
+            future.cancel()
+            raise
+        return Outcome(future._pending.take(), closed=True)
+
+    def shutdown(self, wait: bool = True, *, cancel_queued: bool = False, kill_after: float | None = None) -> None:
+        """Takes no more calls. What still runs `kill_after` seconds from now is killed."""
+        with self._lock:
+            self._is_shut_down = True
+            started = self._generation == _lifetime.generation
+        engine = self._start() if not started and self._hooks else self._started if started else None
+        if engine is not None:
+            engine.shutdown(wait, cancel_queued, kill_after)
+            if wait:
+                _lifetime.lifetime.remove(self)
+
+    def __enter__(self) -> LocalBackend:
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
+        interrupted = exc_type is not None and issubclass(exc_type, KeyboardInterrupt)
+        self.shutdown(cancel_queued=interrupted, kill_after=0.0 if interrupted else None)
+
+    async def __aenter__(self) -> LocalBackend:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self.shutdown)
+
+    def __repr__(self) -> str:
+        return f"<LocalBackend max_workers={self._options['max_workers'] or 'default'}>"
+
+    # -- hooks
+
+    def on_submit(self, hook: Callable[[Event], Any]) -> Unsubscribe:
+        """Has `hook(event)` called for each call that is accepted."""
+        return self._on("submit", hook)
+
+    def on_start(self, hook: Callable[[Event], Any]) -> Unsubscribe:
+        """Has `hook(event)` called for each call that a worker begins."""
+        return self._on("start", hook)
+
+    def on_complete(self, hook: Callable[[Event], Any]) -> Unsubscribe:
+        """Has `hook(event)` called for each call that is over."""
+        return self._on("complete", hook)
+
+    def on_worker_start(self, hook: Callable[[Event], Any]) -> Unsubscribe:
+        """Has `hook(event)` called for each process that is started."""
+        return self._on("worker_start", hook)
+
+    def on_worker_exit(self, hook: Callable[[Event], Any]) -> Unsubscribe:
+        """Has `hook(event)` called for each process that is gone."""
+        return self._on("worker_exit", hook)
+
+    def on_shutdown(self, hook: Callable[[Event], Any]) -> Unsubscribe:
+        """Has `hook(event)` called when the backend has ended."""
+        return self._on("shutdown", hook)
+
+    def _on(self, name: str, hook: Callable[[Event], Any]) -> Unsubscribe:
+        entry = [hook]  # the same function may be registered twice
+        hooks = self._hooks.setdefault(name, [])
+        call = entry.__getitem__
+        hooks.append(one := lambda event: call(0)(event))
+
+        def unsubscribe() -> None:
+            if one in hooks:
+                hooks.remove(one)
+
+        return unsubscribe
+
+    # -- the engine
+
+    def _engine(self) -> _engine.Backend:
+        if self._is_shut_down:
+            raise _engine.EngineError("the backend is shut down")
+        return self._started if self._generation == _lifetime.generation else self._start()
+
+    def _start(self) -> _engine.Backend:
+        with self._lock:
+            if self._generation != _lifetime.generation:
+                self._started = _engine.Backend(self._options)
+                self._started.subscribe(_teller(self._hooks))
+                _lifetime.lifetime.add(self, _lifetime.lifetime.backends)
+                self._generation = _lifetime.generation
+            return self._started
+
+    def end(self, *, kill: bool) -> None:
+        """At the interpreter's end."""
+        self.shutdown(cancel_queued=kill, kill_after=0.0 if kill else None)
+
+    def is_finished(self) -> bool:
+        """Whether it was shut down and nothing of it is left."""
+        return self._started.is_finished()
+
+
+def _teller(hooks: dict[str, list[Callable[[Event], Any]]]) -> Callable[[str, dict[str, Any]], None]:
+    def tell(name: str, fields: dict[str, Any]) -> None:
+        if not hooks.get(name):
+            return
+        event = Event(name, **fields)
+        for hook in list(hooks[name]):
+            try:
+                hook(event)
+            except BaseException:
+                import logging
+
+                logging.getLogger("fairtrial").exception("a hook on %s failed", name)
+
+    return tell
+
+
+def engine_options(**given: Any) -> dict[str, Any]:
+    """A backend's options as the engine takes them."""
+    options: dict[str, Any] = {
+        "max_workers": None,
+        "idle_timeout_s": None,
+        "max_calls": None,
+        "max_age_s": None,
+        "rss_growth_bytes": None,
+        "after_error": False,
+        "env_allow": [],
+        "env_prefixes": [],
+        "spill_dir": None,
+        "memfd_cap_bytes": None,
+        "node_id": None,
+        "launcher": None,
+    }
+    return options | given

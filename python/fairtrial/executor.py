@@ -1,0 +1,419 @@
+"""A drop-in `concurrent.futures` executor that survives what its functions do."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures.process import BrokenProcessPool
+from functools import lru_cache
+from typing import Any, Literal, ParamSpec, TypeVar
+
+from . import _echo, _engine, _lifetime, _pickling
+from .backends import engine_options
+from .calls import DEFAULT_CAPTURE_BYTES, Limits, as_limits, check_seconds, engine_terms, refuse_unknown
+from .futures import Breakage, Future
+from .outcomes import Outcome
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Executor(concurrent.futures.Executor):
+    """Runs functions in other processes. One that hangs, crashes or is killed costs its own future and no other.
+
+    >>> import fairtrial as ft
+    >>> with ft.Executor(2) as executor:
+    ...     list(executor.map(pow, [2, 3], [5, 2]))
+    [32, 9]
+    """
+
+    def __init__(
+        self,
+        max_workers: int | None = None,
+        *,
+        isolation: Literal["reuse", "fresh"] = "reuse",
+        timeout: float | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
+        sandbox: str = "none",
+        preload: Iterable[str] = (),
+        env: Mapping[str, str | None] | Literal["inherit"] | None = None,
+        initializer: Callable[..., object] | None = None,
+        initargs: tuple[Any, ...] = (),
+        max_tasks_per_child: int | None = None,
+        mp_context: Any = None,
+        python: str | os.PathLike[str] | None = None,
+        result: Literal["pickle", "data"] = "pickle",
+        echo: bool = True,
+        **unknown: Any,
+    ) -> None:
+        """`isolation="fresh"` gives each call a process of its own; `timeout` counts from when a call begins.
+
+        `env` adds to what workers get of the environment, and "inherit" passes all of it. `echo` passes on what
+        workers write. `mp_context` is accepted for compatibility.
+        """
+        refuse_unknown(Executor.__init__, unknown)
+        _check_pool_options(max_workers, initializer, max_tasks_per_child, mp_context)
+        self._terms = _Terms(
+            isolation=isolation,
+            timeout_s=check_seconds("timeout", timeout),
+            limits=as_limits(limits),
+            sandbox=sandbox,
+            preload=tuple(preload),
+            env=env,
+            python=_check_python(python, result),
+            result=result,
+            echo=echo,
+        )
+        body = None if initializer is None else _pickling.body((initializer, tuple(initargs), {}))
+        self._pool = _Pool({"max_workers": max_workers, "max_calls": max_tasks_per_child}, body)
+        self._terms.made(None)  # the engine's objections are raised here
+
+    @property
+    def _max_workers(self) -> int:
+        return self._pool.max_workers
+
+    def options(self, **changed: Any) -> Executor:
+        """The same workers on other terms: `timeout`, `limits`, `env`, `echo`, `isolation`, `preload`, `sandbox`.
+
+        >>> import fairtrial as ft, time
+        >>> with ft.Executor(1) as executor:
+        ...     executor.options(timeout=0.1).submit(time.sleep, 60).exception().outcome.verdict
+        'timeout'
+        """
+        other = Executor.__new__(Executor)
+        other._pool = self._pool
+        other._terms = self._terms.changed(changed)
+        return other
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Submits `fn(*args, **kwargs)`; what is wrong with them is the future's to tell."""
+        return self._pool.submit(self._terms, (fn, args, kwargs))
+
+    def map(
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+        buffersize: int | None = None,
+    ) -> Iterator[T]:
+        """As `map`, in order, with calls in parallel. With `buffersize`, at most so many are submitted ahead."""
+        if chunksize < 1:
+            raise ValueError("chunksize must be >= 1.")
+        if buffersize is not None and not isinstance(buffersize, int):
+            raise TypeError("buffersize must be an integer or None")
+        if buffersize is not None and buffersize < 1:
+            raise ValueError("buffersize must be None or > 0")
+        return _Map(self, fn, zip(*iterables), timeout, buffersize)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False, kill_after: float | None = None) -> None:
+        """Takes no more calls. What still runs `kill_after` seconds from now is killed."""
+        self._pool.shutdown(wait, cancel_futures, kill_after)
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc_val: object, exc_tb: object) -> None:
+        if exc_type is not None and issubclass(exc_type, KeyboardInterrupt):
+            self.shutdown(cancel_futures=True, kill_after=0.0)
+        else:
+            try:
+                self.shutdown(wait=True)
+            except KeyboardInterrupt:
+                self.shutdown(cancel_futures=True, kill_after=0.0)
+                raise
+
+    def __repr__(self) -> str:
+        return f"<Executor max_workers={self._max_workers} isolation={self._terms.isolation!r}>"
+
+
+class _Map(Iterator[T]):
+    """Results of a `map` in order; what is yielded is not kept."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        fn: Callable[..., T],
+        items: Iterator[tuple[Any, ...]],
+        timeout: float | None,
+        buffersize: int | None,
+    ) -> None:
+        from collections import deque
+        from itertools import islice
+        from time import monotonic
+
+        self._clock = monotonic
+        self._end = None if timeout is None else monotonic() + timeout
+        self._executor = executor if buffersize else None
+        self._fn, self._items = fn, items
+        submit = executor.submit
+        self._futures = deque(submit(fn, *item) for item in (islice(items, buffersize) if buffersize else items))
+
+    def __next__(self) -> T:
+        if not self._futures:
+            raise StopIteration
+        if self._executor is not None:
+            for item in self._items:
+                self._futures.append(self._executor.submit(self._fn, *item))
+                break
+        left = None if self._end is None else max(self._end - self._clock(), 0)
+        try:
+            return self._futures.popleft().result(left)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Cancels what has not begun."""
+        while self._futures:
+            future = self._futures.pop()
+            if not future.running():
+                future.cancel()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _Terms:
+    """The terms of an executor's calls; the engine's form of them is made when a worker is first needed."""
+
+    def __init__(self, **terms: Any) -> None:
+        self.given = terms
+        self.isolation: str = terms["isolation"]
+        self.timeout_s: float | None = terms["timeout_s"]
+        self.queue_timeout_s: float | None = None
+        self.limits: Limits = terms["limits"]
+        self.sandbox: str = terms["sandbox"]
+        self.cwd: str | None = None
+        self.capture_bytes = DEFAULT_CAPTURE_BYTES
+        self.echo: bool = terms["echo"]
+        self._made: _engine.Terms | None = None
+        self._sys_path: list[str] = []
+
+    def changed(self, changed: Mapping[str, Any]) -> _Terms:
+        terms = dict(self.given)
+        for name, value in changed.items():
+            if name == "timeout":
+                terms["timeout_s"] = check_seconds("timeout", value)
+            elif name == "limits":
+                terms["limits"] = as_limits(value)
+            elif name in ("env", "echo", "isolation", "sandbox", "result"):
+                terms[name] = value
+            elif name == "preload":
+                terms["preload"] = tuple(value)
+            else:
+                refuse_unknown(_options, {name: value})
+        other = _Terms(**terms)
+        other.made(None)
+        return other
+
+    def made(self, initializer: bytes | None) -> _engine.Terms:
+        """The engine's form: made anew when `sys.path` changed, for workers have the host's."""
+        if self._made is None or sys.path != self._sys_path:
+            self._sys_path = list(sys.path)
+            given = self.given
+            env = dict(os.environ) if given["env"] == "inherit" else given["env"] or {}
+            python = {
+                "python": given["python"],
+                "python_path": [],
+                # A call by value needs it, and a fresh process would import it each time.
+                "preload": [*given["preload"], *(["cloudpickle"] if self.isolation == "fresh" else [])],
+                "isolation": self.isolation,
+                "result": given["result"],
+                "host": {
+                    "sys_path": [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)],
+                    "argv": list(getattr(sys, "argv", [])),
+                    "faulthandler": os.environ.get("PYTHONFAULTHANDLER") != "0",
+                    "initializer": initializer,
+                },
+            }
+            self._made = _engine.Terms.pickled(engine_terms(self, env), python)
+        return self._made
+
+
+def _options(timeout=None, limits=None, env=None, echo=None, isolation=None, preload=None, sandbox=None, result=None):  # type: ignore[no-untyped-def]
+    """Names what `Executor.options` takes."""
+
+
+class _Pool:
+    """An engine and who may use it; shared by an executor and those made by its `options`."""
+
+    def __init__(self, options: dict[str, Any], initializer: bytes | None) -> None:
+        self.options = engine_options(**options)
+        self.initializer = initializer
+        self.max_workers = options["max_workers"] or default_workers()
+        self.lock = threading.Lock()
+        self.generation = -1
+        self.is_shut_down = False
+
+    def submit(self, terms: _Terms, work: Any) -> Future[Any]:
+        if self.generation != _lifetime.generation:
+            self._start()
+        breakage = self.breakage
+        if breakage.error is not None:
+            raise BrokenProcessPool(*breakage.error.args)
+        if self.is_shut_down:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        if _lifetime.lifetime.ending:
+            raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+        made = terms.made(self.initializer)
+        try:
+            pending = _pickling.submit(self.engine, made, work, self.echo.tap if terms.echo else None)
+        except KeyboardInterrupt:
+            raise
+        except _engine.EngineError:
+            if self.is_shut_down:  # by another thread, meanwhile
+                raise RuntimeError("cannot schedule new futures after shutdown") from None
+            raise
+        except BaseException as error:
+            return _failed(error)
+        future: Future[Any] = Future(pending, breakage)
+        if self.initializer is not None:
+            future._condition  # watched: its failure concerns all  # noqa: B018
+        return future
+
+    def _start(self) -> None:
+        with self.lock:
+            if self.generation == _lifetime.generation:
+                return
+            self.engine = _engine.Backend(self.options)
+            self.echo = _echo.Echo()
+            self.breakage = Breakage()
+            if self.initializer is not None:
+                self.breakage.report = _reporter(self.breakage, self.engine)
+            self.owner = _Owner(self.engine, self.echo)
+            _lifetime.lifetime.add(self.owner, _lifetime.lifetime.executors)
+            # Dropped without a shutdown: what was submitted is finished, then its workers end.
+            weakref.finalize(self, self.owner.drop).atexit = False
+            self.generation = _lifetime.generation
+
+    def shutdown(self, wait: bool, cancel_queued: bool, kill_after: float | None) -> None:
+        self.is_shut_down = True
+        with self.lock:
+            if self.generation != _lifetime.generation:
+                return  # nothing was started, or only in the parent
+        self.owner.shutdown(wait, cancel_queued, kill_after)
+
+
+class _Owner:
+    """Ends an engine, whether or not its executor is still there."""
+
+    def __init__(self, engine: _engine.Backend, echo: _echo.Echo) -> None:
+        self.engine, self.echo = engine, echo
+
+    def shutdown(self, wait: bool, cancel_queued: bool, kill_after: float | None) -> None:
+        self.engine.shutdown(wait, cancel_queued, kill_after)
+        self.echo.close(wait)
+        if wait:
+            from ._delivery import delivery
+
+            delivery.settle_all()
+            _lifetime.lifetime.remove(self)
+
+    def drop(self) -> None:
+        self.engine.shutdown(False, False, None)
+        self.echo.close(False)
+
+    def end(self, *, kill: bool) -> None:
+        self.shutdown(True, kill, 0.0 if kill else None)
+
+    def is_finished(self) -> bool:
+        return self.engine.is_finished()
+
+
+def _reporter(breakage: Breakage, engine: _engine.Backend) -> Callable[[Outcome], None]:
+    def report(outcome: Outcome) -> None:
+        """The initializer failed: no call of this executor can run."""
+        if breakage.error is None:
+            assert outcome.error is not None, "a failed initializer has a report"
+            breakage.error = BrokenProcessPool(
+                "A process in the process pool was terminated abruptly: the initializer failed: " + outcome.error.message
+            )
+            logging.getLogger("concurrent.futures").critical(
+                "Exception in initializer:\n%s", outcome.error.traceback or outcome.error.message
+            )
+            engine.shutdown(False, True, 0.0)
+
+    return report
+
+
+class _Over:
+    """In the place of a pending call: one that failed before it was submitted."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return True
+
+    def over(self) -> bool:
+        return True
+
+    def running(self) -> bool:
+        return False
+
+    def cancel(self) -> bool:
+        return False
+
+    def watch(self, watch: object, future: object) -> bool:
+        return False
+
+    def ending(self) -> str:
+        return "failed"
+
+
+def _failed(error: BaseException) -> Future[Any]:
+    """A future of a call that could not be pickled."""
+    if not isinstance(error, Exception):
+        failure = pickle.PicklingError(f"pickling raised {type(error).__name__}: {error}")
+        failure.__cause__, error = error, failure
+    future: Future[Any] = Future(_Over(), Breakage())  # type: ignore[arg-type]
+    future._answer = (None, error)
+    return future
+
+
+def default_workers() -> int:
+    """The processors this process may use, or what FAIRTRIAL_MAX_WORKERS says."""
+    text = os.environ.get("FAIRTRIAL_MAX_WORKERS", "").strip()
+    return int(text) if text.isdigit() and int(text) else len(os.sched_getaffinity(0))
+
+
+def _check_pool_options(max_workers: Any, initializer: Any, max_tasks_per_child: Any, mp_context: Any) -> None:
+    if max_workers is not None and max_workers <= 0:
+        raise ValueError("max_workers must be greater than 0")
+    if initializer is not None and not callable(initializer):
+        raise TypeError("initializer must be a callable")
+    if max_tasks_per_child is not None:
+        if not isinstance(max_tasks_per_child, int):
+            raise TypeError("max_tasks_per_child must be an integer")
+        if max_tasks_per_child <= 0:
+            raise ValueError("max_tasks_per_child must be >= 1")
+        method = mp_context if isinstance(mp_context, str) or mp_context is None else mp_context.get_start_method()
+        if method == "fork":
+            raise ValueError(
+                "max_tasks_per_child is incompatible with the 'fork' multiprocessing start method; "
+                "supply a different mp_context."
+            )
+
+
+def _check_python(python: str | os.PathLike[str] | None, result: str) -> str:
+    if python is None:
+        return sys.executable
+    python = os.fspath(python)
+    if not python:
+        raise ValueError("`python` is empty; name an interpreter")
+    if python != sys.executable:
+        theirs, ours = _version(python), "%d.%d" % sys.version_info[:2]
+        if theirs != ours:
+            raise ValueError(f"`python`: {python} is Python {theirs}; functions are pickled for {ours}, as this one is")
+    return python
+
+
+@lru_cache
+def _version(python: str) -> str:
+    ask = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        return subprocess.run([python, "-Ic", ask], capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ValueError(f"`python`: {python} is no interpreter: {error}") from None

@@ -1,0 +1,210 @@
+"""Futures whose running calls can be cancelled and whose outcomes can be had."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import pickle
+import threading
+from collections.abc import Callable
+from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED, LOGGER, PENDING, RUNNING
+from concurrent.futures.process import BrokenProcessPool, _RemoteTraceback
+from typing import Any, Generic, TypeVar
+
+from . import _engine
+from ._delivery import delivery
+from .errors import CandidateError, ResultError, error_of
+from .outcomes import Outcome
+
+T = TypeVar("T")
+
+
+class Breakage:
+    """Whether an executor's initializer failed: the one thing that breaks it."""
+
+    def __init__(self) -> None:
+        self.error: BrokenProcessPool | None = None
+        self.report: Callable[[Outcome], None] | None = None
+
+
+class Future(concurrent.futures.Future[T], Generic[T]):
+    """A `concurrent.futures.Future` of a submitted call.
+
+    >>> import fairtrial as ft
+    >>> with ft.Executor(1) as executor:
+    ...     future = executor.submit(pow, 2, 10)
+    ...     future.result(), future.outcome().verdict
+    (1024, 'ok')
+    """
+
+    # The call's state is the engine's; the base class's is brought up to it ("settled") when somebody looks at it
+    # or, once somebody watches, when the call ends. So a future that is only waited for costs nobody a wake-up.
+
+    def __init__(self, pending: _engine.Pending, breakage: Breakage) -> None:
+        self._pending = pending
+        self._breakage = breakage
+        self._settled: str | None = None
+        self._waiters: list[Any] = []
+        self._done_callbacks: list[Callable[[Any], Any]] = []
+        self._answer: tuple[Any, BaseException | None] | None = None
+
+    # -- what callers use
+
+    def result(self, timeout: float | None = None) -> T:
+        """The value; raises what the call raised, or an error that says how it failed."""
+        if not self._pending.wait(timeout):
+            raise concurrent.futures.TimeoutError()
+        value, error = self._answer or self._take_answer()
+        if error is not None:
+            try:
+                raise error
+            finally:
+                self = error = None  # type: ignore[assignment]  # a traceback holds this frame
+        return value
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What `result` would raise."""
+        if not self._pending.wait(timeout):
+            raise concurrent.futures.TimeoutError()
+        _, error = self._answer or self._take_answer()
+        if isinstance(error, concurrent.futures.CancelledError):
+            raise error
+        return error
+
+    def outcome(self, timeout: float | None = None) -> Outcome:
+        """What happened, on success and failure alike; raises only if the wait times out or the engine failed."""
+        if not self._pending.wait_answer(timeout):
+            raise concurrent.futures.TimeoutError()
+        return self._take_outcome()
+
+    def cancel(self) -> bool:
+        """Stops the call: queued, it never starts; running, it is killed. False if it was over."""
+        return self._pending.cancel() or self.cancelled()
+
+    def cancelled(self) -> bool:
+        """Whether the call was cancelled."""
+        return self._state == CANCELLED_AND_NOTIFIED
+
+    def running(self) -> bool:
+        """Whether a worker has begun the call and not ended it."""
+        return self._pending.running()
+
+    def done(self) -> bool:
+        """Whether the call is over."""
+        return self._pending.over()
+
+    def add_done_callback(self, fn: Callable[[Future[T]], Any]) -> None:
+        """Has `fn(future)` called when the call is over, on a thread for callbacks; at once if it is."""
+        with self._condition:
+            if self._settled is None:
+                self._done_callbacks.append(fn)
+                return
+        self._call_back(fn)
+
+    def __repr__(self) -> str:
+        return f"<Future at {id(self):#x} state={self._state.lower()}>"
+
+    # -- what `concurrent.futures.wait` and `as_completed` use
+
+    @property
+    def _condition(self) -> threading.Condition:
+        # Whoever takes it looks at the state and may then wait to be told.
+        condition = self.__dict__.get("condition") or self.__dict__.setdefault("condition", threading.Condition())
+        if self._settled is None and not self._pending.watch(delivery.start(), self):
+            self._settle()
+        return condition
+
+    @property
+    def _state(self) -> str:
+        if self._settled is None:
+            if self._pending.running():
+                return RUNNING
+            if not self._pending.over():
+                return PENDING
+            self._settle()
+        return self._settled or FINISHED
+
+    def _settle(self) -> None:
+        """The call is over: tells those who watch, once."""
+        ending = self._pending.ending()
+        if self._breakage.report is not None and ending != "ok":
+            self._look_for_breakage()
+        with self.__dict__.setdefault("condition", threading.Condition()) as condition:
+            if self._settled is not None:
+                return
+            cancelled = ending == "cancelled" and self._breakage.error is None
+            self._settled = CANCELLED_AND_NOTIFIED if cancelled else FINISHED
+            for waiter in self._waiters:
+                tell = waiter.add_cancelled if cancelled else waiter.add_result if ending == "ok" else waiter.add_exception
+                tell(self)
+            self.__dict__["condition"].notify_all()
+            if self._done_callbacks:
+                delivery.call_back(self)
+
+    def _invoke_callbacks(self) -> None:
+        callbacks, self._done_callbacks = self._done_callbacks, []
+        for callback in callbacks:
+            self._call_back(callback)
+
+    def _call_back(self, fn: Callable[[Future[T]], Any]) -> None:
+        try:
+            fn(self)
+        except BaseException:  # `sys.exit()` too: it is not this thread's to end
+            LOGGER.exception("exception calling callback for %r", self)
+
+    # -- the answer, made once in the thread that asks first
+
+    def _take_outcome(self) -> Outcome:
+        with self.__dict__.setdefault("lock", threading.RLock()):
+            if "taken" not in self.__dict__:
+                self._state  # settled while the answer is there to be looked at  # noqa: B018
+                self.taken = Outcome(self._pending.take())
+            return self.taken
+
+    def _take_answer(self) -> tuple[Any, BaseException | None]:
+        with self.__dict__.setdefault("lock", threading.RLock()):
+            if self._answer is None:
+                self._answer = self._read_answer()
+            return self._answer
+
+    def _read_answer(self) -> tuple[Any, BaseException | None]:
+        try:
+            self._pending.wait_answer()
+            outcome = self._take_outcome()
+        except _engine.EngineError as error:
+            return None, error
+        if outcome.verdict == "ok" and self._settled != CANCELLED_AND_NOTIFIED:
+            try:
+                return outcome.value, None
+            except BaseException as error:
+                message = f"bad_result: the value cannot be unpickled: {type(error).__name__}: {error}"
+                failure = ResultError(message, outcome)
+                failure.__cause__ = error
+                return None, failure
+        if outcome.verdict == "cancelled" and self._breakage.error is not None:
+            return None, self._breakage.error.with_traceback(None)
+        return None, original(outcome)
+
+    def _look_for_breakage(self) -> None:
+        try:
+            outcome = self._take_outcome()
+        except _engine.EngineError:
+            return
+        report = self._breakage.report
+        if report and outcome.verdict == "setup_failed" and outcome.error and outcome.error.type == "InitializerFailed":
+            report(outcome)
+
+
+def original(outcome: Outcome) -> BaseException:
+    """The exception that a function of the host's own raised, or one that says how the call failed."""
+    failure: BaseException = error_of(outcome)
+    error = outcome.error
+    if outcome.verdict in ("exception", "bad_result") and outcome._exception is not None:
+        try:
+            exception = pickle.loads(outcome._exception)
+        except BaseException:
+            exception = None  # of a class that cannot be made from its arguments, say
+        if isinstance(exception, BaseException):
+            failure = exception
+    if error is not None and error.traceback and (failure.__class__ is not CandidateError):
+        failure.__cause__ = _RemoteTraceback(f'\n"""\n{error.traceback}"""')
+    return failure

@@ -1,0 +1,223 @@
+"""What happened to a call: verdict, value, error, output, metrics."""
+
+from __future__ import annotations
+
+import signal as _signal
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from . import _engine, _values
+
+
+@dataclass(frozen=True)
+class Error:
+    """What went wrong, as the worker or the engine says it.
+
+    >>> import fairtrial as ft
+    >>> ft.run(ft.Call(source="def f(): 1/0", function="f")).error.type
+    'ZeroDivisionError'
+    """
+
+    type: str
+    message: str
+    traceback: str
+
+    def __repr__(self) -> str:
+        return f"<Error {self.type}>"
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a process ended: by an exit code or by a signal.
+
+    >>> import fairtrial as ft
+    >>> ft.run(ft.Call(argv=["false"])).exit.code
+    1
+    """
+
+    code: int | None
+    signal: int | None
+
+    def __str__(self) -> str:
+        if self.signal is None:
+            return f"EXIT({self.code})"
+        try:
+            return _signal.Signals(self.signal).name
+        except ValueError:
+            return f"SIGNAL({self.signal})"
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What a call cost, measured from outside it; what was not measured is None.
+
+    >>> import fairtrial as ft
+    >>> ft.run(ft.Call(argv=["true"])).metrics.wall_s < 5
+    True
+    """
+
+    wall_s: float | None
+    queue_s: float | None
+    user_s: float | None
+    system_s: float | None
+    peak_rss_bytes: int | None
+    peak_source: str | None
+    started_at_ns: int | None
+    finished_at_ns: int | None
+    worker_pid: int | None
+    worker_id: str | None
+    node_id: str | None
+    base_rss_bytes: int | None
+    leaked_processes: int | None
+    measured_by: str | None
+
+    def __repr__(self) -> str:
+        return f"<Metrics wall_s={self.wall_s} peak_rss_bytes={self.peak_rss_bytes}>"
+
+
+class Outcome:
+    """What happened to a call.
+
+    >>> import fairtrial as ft
+    >>> outcome = ft.run(ft.Call(source="def f(): print('hi'); return [1]", function="f"))
+    >>> outcome.ok, outcome.value, outcome.stdout
+    (True, [1], 'hi\\n')
+    """
+
+    __slots__ = ("__weakref__", "_closed", "_lock", "_raw", "_state", "_value")
+
+    def __init__(self, raw: _engine.Outcome, *, closed: bool = False) -> None:
+        """`closed`: a pickle that somebody else made, which is opened only by `unpickle`."""
+        self._raw: _engine.Outcome | None = raw
+        self._state: dict[str, Any] = {}
+        self._lock = threading.RLock()
+        form = raw.value_form()
+        self._closed = closed and form is not None and form[0] == "pickle"
+        self._value: tuple[Any] | Exception | None = None if form else (None,)
+
+    def _get(self, name: str) -> Any:
+        """A part of it, made into Python's own objects when it is first asked for."""
+        try:
+            return self._state[name]
+        except KeyError:
+            assert self._raw is not None, "without one all is in the state"
+            value = self._state[name] = _PARTS[name](self._raw)
+            return value
+
+    @property
+    def verdict(self) -> str:
+        """One word: `ok`, `timeout`, `memory_limit`, …"""
+        return self._get("verdict")
+
+    @property
+    def ok(self) -> bool:
+        """Whether the call gave a value."""
+        return self.verdict == "ok"
+
+    @property
+    def value(self) -> Any:
+        """The value, decoded when it is first asked for; None without one."""
+        if self._closed:
+            raise ValueError("the value is a stranger's pickle, which can run code here: call unpickle() to open it")
+        return self.unpickle()
+
+    def unpickle(self) -> Any:
+        """The value, even if it is a pickle of somebody who is not trusted: unpickling can run any code."""
+        with self._lock:
+            if self._value is None:
+                assert self._raw is not None, "without one the value is there"
+                try:
+                    self._value = (_values.load(self._raw),)
+                except Exception as error:
+                    self._value = error
+                    raise
+                self._closed = False
+            if isinstance(self._value, Exception):
+                raise self._value
+            return self._value[0]
+
+    @property
+    def error(self) -> Error | None:
+        """What went wrong, if something did."""
+        return self._get("error")
+
+    @property
+    def exit(self) -> Exit | None:
+        """How the process ended; None for one that lives on."""
+        return self._get("exit")
+
+    @property
+    def stdout(self) -> str:
+        """What the call wrote to descriptor 1, within `capture_bytes`."""
+        return self._get("stdout")[0]
+
+    @property
+    def stderr(self) -> str:
+        """What the call wrote to descriptor 2, within `capture_bytes`."""
+        return self._get("stderr")[0]
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Bytes of each stream that were not kept."""
+        return {"stdout": self._get("stdout")[1], "stderr": self._get("stderr")[1]}
+
+    @property
+    def metrics(self) -> Metrics:
+        """What the call cost."""
+        return self._get("metrics")
+
+    @property
+    def in_force(self) -> dict[str, Any]:
+        """Which isolation really held."""
+        return self._get("in_force")
+
+    @property
+    def _exception(self) -> bytes | None:
+        """The pickled exception of a pickled call."""
+        return self._get("exception")
+
+    def __repr__(self) -> str:
+        return f"<Outcome {self.verdict}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        for name in _PARTS:
+            self._get(name)
+        value = self._value if self._closed or isinstance(self._value, Exception) else (self.unpickle(),)
+        return _restore, (dict(self._state), value)
+
+
+def _restore(state: dict[str, Any], value: Any) -> Outcome:
+    outcome = Outcome.__new__(Outcome)
+    outcome._raw = None
+    outcome._state = state
+    outcome._lock = threading.RLock()
+    outcome._closed = False
+    outcome._value = value
+    return outcome
+
+
+def _error(raw: _engine.Outcome) -> Error | None:
+    error = raw.error
+    return None if error is None else Error(*error[:3])
+
+
+def _exception(raw: _engine.Outcome) -> bytes | None:
+    error = raw.error
+    return None if error is None else error[3]
+
+
+def _exit(raw: _engine.Outcome) -> Exit | None:
+    return None if raw.exit is None else Exit(*raw.exit)
+
+
+_PARTS = {
+    "verdict": lambda raw: raw.verdict,
+    "error": _error,
+    "exception": _exception,
+    "exit": _exit,
+    "stdout": lambda raw: raw.output(1),
+    "stderr": lambda raw: raw.output(2),
+    "metrics": lambda raw: Metrics(**raw.metrics()),
+    "in_force": lambda raw: raw.in_force(),
+}
