@@ -1,4 +1,4 @@
-"""What workers write, passed on as it comes: to descriptors 1 and 2, or to `sys.stdout` and `sys.stderr` if replaced."""
+"""What workers write, passed on as it comes: to descriptors 1 and 2, or to a replaced `sys.stdout` or `sys.stderr`."""
 
 from __future__ import annotations
 

@@ -23,6 +23,13 @@ def load(raw: _engine.Outcome) -> Any:
     return load_pickle(body) if format == "pickle" else _codec.decode(body)
 
 
+def take(raw: _engine.Outcome) -> bytes:
+    """The encoded value itself."""
+    form = raw.value_form()
+    assert form is not None, "the caller has looked"
+    return raw.take_value() if form[2] else bytes(_pages(raw, form[1]))
+
+
 def _pages(raw: _engine.Outcome, size: int) -> memoryview:
     import ctypes  # only large values need it
 

@@ -128,7 +128,7 @@ class LocalBackend:
         if not isinstance(call, Call):
             raise TypeError(f"expected a Call, not {type(call).__name__}")
         terms, arguments = call._terms(), call._arguments()
-        return Future(self._engine().submit(terms, arguments), Breakage())
+        return Future(self._running_engine().submit(terms, arguments), Breakage())
 
     def execute(self, call: Call) -> Outcome:
         """Runs a call to its end; raises only `EngineError`. Ctrl-C kills it."""
@@ -214,20 +214,21 @@ class LocalBackend:
         return self._on("shutdown", hook)
 
     def _on(self, name: str, hook: Callable[[Event], Any]) -> Unsubscribe:
-        entry = [hook]  # the same function may be registered twice
+        def subscription(event: Event) -> Any:  # a new one each time: a hook may be registered twice
+            return hook(event)
+
         hooks = self._hooks.setdefault(name, [])
-        call = entry.__getitem__
-        hooks.append(one := lambda event: call(0)(event))
+        hooks.append(subscription)
 
         def unsubscribe() -> None:
-            if one in hooks:
-                hooks.remove(one)
+            if subscription in hooks:
+                hooks.remove(subscription)
 
         return unsubscribe
 
     # -- the engine
 
-    def _engine(self) -> _engine.Backend:
+    def _running_engine(self) -> _engine.Backend:
         if self._is_shut_down:
             raise _engine.EngineError("the backend is shut down")
         return self._started if self._generation == _lifetime.generation else self._start()

@@ -331,7 +331,8 @@ def _reporter(breakage: Breakage, engine: _engine.Backend) -> Callable[[Outcome]
         if breakage.error is None:
             assert outcome.error is not None, "a failed initializer has a report"
             breakage.error = BrokenProcessPool(
-                "A process in the process pool was terminated abruptly: the initializer failed: " + outcome.error.message
+                "A process in the process pool was terminated abruptly: the initializer failed: "
+                + outcome.error.message
             )
             logging.getLogger("concurrent.futures").critical(
                 "Exception in initializer:\n%s", outcome.error.traceback or outcome.error.message

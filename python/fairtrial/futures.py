@@ -128,15 +128,18 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         ending = self._pending.ending()
         if self._breakage.report is not None and ending != "ok":
             self._look_for_breakage()
-        with self.__dict__.setdefault("condition", threading.Condition()) as condition:
+        condition = self.__dict__.setdefault("condition", threading.Condition())
+        with condition:
             if self._settled is not None:
                 return
             cancelled = ending == "cancelled" and self._breakage.error is None
             self._settled = CANCELLED_AND_NOTIFIED if cancelled else FINISHED
             for waiter in self._waiters:
-                tell = waiter.add_cancelled if cancelled else waiter.add_result if ending == "ok" else waiter.add_exception
+                tell = (
+                    waiter.add_cancelled if cancelled else waiter.add_result if ending == "ok" else waiter.add_exception
+                )
                 tell(self)
-            self.__dict__["condition"].notify_all()
+            condition.notify_all()
             if self._done_callbacks:
                 delivery.call_back(self)
 

@@ -85,13 +85,14 @@ class Outcome:
     (True, [1], 'hi\\n')
     """
 
-    __slots__ = ("__weakref__", "_closed", "_lock", "_raw", "_state", "_value")
+    __slots__ = ("__weakref__", "_body", "_closed", "_lock", "_raw", "_state", "_value")
 
     def __init__(self, raw: _engine.Outcome, *, closed: bool = False) -> None:
         """`closed`: a pickle that somebody else made, which is opened only by `unpickle`."""
         self._raw: _engine.Outcome | None = raw
         self._state: dict[str, Any] = {}
         self._lock = threading.RLock()
+        self._body: bytes | None = None
         form = raw.value_form()
         self._closed = closed and form is not None and form[0] == "pickle"
         self._value: tuple[Any] | Exception | None = None if form else (None,)
@@ -126,9 +127,8 @@ class Outcome:
         """The value, even if it is a pickle of somebody who is not trusted: unpickling can run any code."""
         with self._lock:
             if self._value is None:
-                assert self._raw is not None, "without one the value is there"
                 try:
-                    self._value = (_values.load(self._raw),)
+                    self._value = (self._load(),)
                 except Exception as error:
                     self._value = error
                     raise
@@ -136,6 +136,12 @@ class Outcome:
             if isinstance(self._value, Exception):
                 raise self._value
             return self._value[0]
+
+    def _load(self) -> Any:
+        if self._body is not None:
+            return _values.load_pickle(self._body)
+        assert self._raw is not None, "without one the value is there"
+        return _values.load(self._raw)
 
     @property
     def error(self) -> Error | None:
@@ -183,17 +189,23 @@ class Outcome:
     def __reduce__(self) -> tuple[Any, ...]:
         for name in _PARTS:
             self._get(name)
-        value = self._value if self._closed or isinstance(self._value, Exception) else (self.unpickle(),)
-        return _restore, (dict(self._state), value)
+        with self._lock:
+            if self._closed and self._body is None:
+                assert self._raw is not None, "what is closed has its bytes somewhere"
+                self._body = _values.take(self._raw)
+            elif not self._closed and self._value is None:
+                self.unpickle()
+            return _restore, (self._state, self._value, self._body)
 
 
-def _restore(state: dict[str, Any], value: Any) -> Outcome:
+def _restore(state: dict[str, Any], value: Any, body: bytes | None) -> Outcome:
     outcome = Outcome.__new__(Outcome)
     outcome._raw = None
     outcome._state = state
     outcome._lock = threading.RLock()
-    outcome._closed = False
+    outcome._closed = value is None
     outcome._value = value
+    outcome._body = body
     return outcome
 
 
