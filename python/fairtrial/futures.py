@@ -184,7 +184,7 @@ class Future(concurrent.futures.Future[T], Generic[T]):
                 failure.__cause__ = error
                 return None, failure
         if outcome.verdict == "cancelled" and self._breakage.error is not None:
-            return None, self._breakage.error.with_traceback(None)
+            return None, BrokenProcessPool(*self._breakage.error.args)  # each future has its own
         return None, original(outcome)
 
     def _look_for_breakage(self) -> None:
