@@ -159,7 +159,6 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     def _take_outcome(self) -> Outcome:
         with self.__dict__.setdefault("lock", threading.RLock()):
             if "taken" not in self.__dict__:
-                self._state  # settled while the answer is there to be looked at  # noqa: B018
                 self.taken = Outcome(self._pending.take())
             return self.taken
 

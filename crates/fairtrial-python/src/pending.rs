@@ -32,6 +32,8 @@ struct State {
     /// The host gave it up; its answer still comes.
     cancelled: bool,
     answered: bool,
+    /// How it was answered; stays when the answer is taken.
+    ending: Option<&'static str>,
     /// Until it is taken.
     answer: Option<Answer>,
     /// Somebody sleeps in `wait`.
@@ -55,6 +57,7 @@ impl Slot {
         let mut state = self.lock();
         if !state.answered {
             state.answered = true;
+            state.ending = Some(ending(&answer));
             state.answer = Some(answer);
             self.tell(state);
         }
@@ -163,21 +166,15 @@ impl Pending {
         Ok(state.began && !state.is_over())
     }
 
-    /// How it ended: `ok`, `failed` or `cancelled`; None if it has not, or was taken.
+    /// How it ended: `ok`, `failed` or `cancelled`; None if it has not.
     fn ending(&self) -> PyResult<Option<&'static str>> {
         self.check_process()?;
         let state = self.slot.lock();
-        if state.cancelled {
-            return Ok(Some("cancelled"));
-        }
-        Ok(state.answer.as_ref().map(|answer| match answer {
-            Ok(outcome) => match outcome.verdict {
-                Verdict::Ok => "ok",
-                Verdict::Cancelled if !waited_too_long(outcome) => "cancelled",
-                _ => "failed",
-            },
-            Err(_) => "failed",
-        }))
+        Ok(if state.cancelled {
+            Some("cancelled")
+        } else {
+            state.ending
+        })
     }
 
     /// Gives the call up: queued, it never starts; running, it is killed. False if it was over before.
@@ -215,6 +212,17 @@ impl Pending {
             Some(Err(error)) => Err(crate::EngineError::new_err(error.to_string())),
             None => Err(PyRuntimeError::new_err("not answered, or taken before")),
         }
+    }
+}
+
+fn ending(answer: &Answer) -> &'static str {
+    match answer {
+        Ok(outcome) => match outcome.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Cancelled if !waited_too_long(outcome) => "cancelled",
+            _ => "failed",
+        },
+        Err(_) => "failed",
     }
 }
 

@@ -535,7 +535,8 @@ def test_as_completed_takes_linear_time(two):
 def test_tqdm_advances_with_each_result(one, gates):
     """PY-22"""
     tqdm = pytest.importorskip("tqdm").tqdm
-    tqdm.monitor_interval = 0  # it would start a thread that stays
+    tqdm.monitor_interval = 0  # it would start a thread that stays,
+    tqdm.set_lock(threading.RLock())  # and make a semaphore for processes
     first, second = gates(), gates()
     with tqdm(
         one.map(work.pass_gate, [first.path, second.path]), total=2, file=io.StringIO(), mininterval=0, miniters=1
