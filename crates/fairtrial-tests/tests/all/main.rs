@@ -18,4 +18,5 @@ mod lifecycle;
 mod metrics;
 mod process;
 mod results;
+mod streams;
 mod verdicts;
