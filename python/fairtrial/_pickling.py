@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
+import sys
 from struct import Struct
 from typing import Any
 
@@ -53,10 +55,27 @@ def dumps(thing: Any) -> tuple[bytes, list[memoryview]]:
             return data, buffers
     except Exception:
         pass  # a lambda, say: the other pickler knows how, or says why not
+    buffers.clear()
+    return _dumps_by_value(thing, keep_in_band), buffers
+
+
+def _dumps_by_value(thing: Any, keep_in_band: Any) -> bytes:
     import cloudpickle
 
-    buffers.clear()
-    return cloudpickle.dumps(thing, 5, buffer_callback=keep_in_band), buffers
+    file = io.BytesIO()
+    pickler = cloudpickle.Pickler(file, 5, buffer_callback=keep_in_band)
+    # Functions of `__main__` share its globals in the worker too, with each other and with an initializer.
+    main = sys.modules.get("__main__")
+    pickler.globals_ref[id(vars(main))] = _WorkerMain()
+    pickler.dump(thing)
+    return file.getvalue()
+
+
+class _WorkerMain:
+    """Unpickled, the worker's own `__main__` globals."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return eval, ("__import__('__main__').__dict__",)
 
 
 def _chunks(data: bytes, buffers: list[memoryview]) -> list[bytes | memoryview]:

@@ -73,7 +73,8 @@ class Executor(concurrent.futures.Executor):
             initializer=None if initializer is None else _pickling.body((initializer, tuple(initargs), {})),
         )
         self._terms.made()  # the engine's objections are raised here
-        self._pool = _Pool({"max_workers": max_workers, "max_calls": max_tasks_per_child}, initializer is not None)
+        options = engine_options(max_workers=max_workers, max_calls=max_tasks_per_child)
+        self._pool = _Pool(options, initializer is not None)
 
     @property
     def _max_workers(self) -> int:
@@ -243,7 +244,7 @@ class _Pool:
     """An engine and who may use it; shared by an executor and those made by its `options`."""
 
     def __init__(self, options: dict[str, Any], has_initializer: bool) -> None:
-        self.options = engine_options(**options)
+        self.options = options
         self.has_initializer = has_initializer
         self.max_workers = options["max_workers"] or default_workers()
         self.lock = threading.Lock()
@@ -260,9 +261,8 @@ class _Pool:
             raise RuntimeError("cannot schedule new futures after shutdown")
         if _lifetime.lifetime.ending:
             raise RuntimeError("cannot schedule new futures after interpreter shutdown")
-        made = terms.made()
         try:
-            pending = _pickling.submit(self.engine, made, work, self.echo.tap if terms.echo else None)
+            pending = _pickling.submit(self.engine, terms.made(), work, self.echo.tap if terms.echo else None)
         except KeyboardInterrupt:
             raise
         except _engine.EngineError:

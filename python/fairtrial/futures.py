@@ -126,8 +126,8 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     def _settle(self) -> None:
         """The call is over: tells those who watch, once."""
         ending = self._pending.ending()
-        if self._breakage.report is not None and ending != "ok":
-            self._look_for_breakage()
+        if ending == "uninitialized" and self._breakage.report is not None:
+            self._breakage.report(self._take_outcome())
         condition = self.__dict__.setdefault("condition", threading.Condition())
         with condition:
             if self._settled is not None:
@@ -174,7 +174,7 @@ class Future(concurrent.futures.Future[T], Generic[T]):
             outcome = self._take_outcome()
         except _engine.EngineError as error:
             return None, error
-        if outcome.verdict == "ok" and self._settled != CANCELLED_AND_NOTIFIED:
+        if outcome.verdict == "ok" and self._pending.ending() == "ok":
             try:
                 return outcome.value, None
             except BaseException as error:
@@ -185,15 +185,6 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         if outcome.verdict == "cancelled" and self._breakage.error is not None:
             return None, BrokenProcessPool(*self._breakage.error.args)  # each future has its own
         return None, original(outcome)
-
-    def _look_for_breakage(self) -> None:
-        try:
-            outcome = self._take_outcome()
-        except _engine.EngineError:
-            return
-        report = self._breakage.report
-        if report and outcome.verdict == "setup_failed" and outcome.error and outcome.error.type == "InitializerFailed":
-            report(outcome)
 
 
 def original(outcome: Outcome) -> BaseException:

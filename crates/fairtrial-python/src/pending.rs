@@ -31,8 +31,7 @@ struct State {
     began: bool,
     /// The host gave it up; its answer still comes.
     cancelled: bool,
-    answered: bool,
-    /// How it was answered; stays when the answer is taken.
+    /// How it ended, once answered.
     ending: Option<&'static str>,
     /// Until it is taken.
     answer: Option<Answer>,
@@ -43,7 +42,7 @@ struct State {
 
 impl State {
     fn is_over(&self) -> bool {
-        self.cancelled || self.answered
+        self.cancelled || self.ending.is_some()
     }
 }
 
@@ -55,8 +54,7 @@ impl Slot {
     /// The first answer counts.
     fn answer(&self, answer: Answer) {
         let mut state = self.lock();
-        if !state.answered {
-            state.answered = true;
+        if state.ending.is_none() {
             state.ending = Some(ending(&answer));
             state.answer = Some(answer);
             self.tell(state);
@@ -150,7 +148,7 @@ impl Pending {
     /// Waits until the engine has answered, cancelled or not; tells whether it has.
     #[pyo3(signature = (timeout=None))]
     fn wait_answer(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
-        self.wait_for(py, timeout, |state| state.answered)
+        self.wait_for(py, timeout, |state| state.ending.is_some())
     }
 
     /// Whether the call is over or cancelled.
@@ -166,7 +164,8 @@ impl Pending {
         Ok(state.began && !state.is_over())
     }
 
-    /// How it ended: `ok`, `failed` or `cancelled`; None if it has not.
+    /// How it ended: `ok`, `cancelled`, `uninitialized` (its worker's initializer raised) or `failed`; None if it has
+    /// not.
     fn ending(&self) -> PyResult<Option<&'static str>> {
         self.check_process()?;
         let state = self.slot.lock();
@@ -184,7 +183,7 @@ impl Pending {
         if state.cancelled {
             return Ok(true);
         }
-        if state.answered {
+        if state.ending.is_some() {
             return Ok(false);
         }
         state.cancelled = true;
@@ -216,20 +215,15 @@ impl Pending {
 }
 
 fn ending(answer: &Answer) -> &'static str {
-    match answer {
-        Ok(outcome) => match outcome.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Cancelled if !waited_too_long(outcome) => "cancelled",
-            _ => "failed",
-        },
-        Err(_) => "failed",
+    let Ok(outcome) = answer else {
+        return "failed";
+    };
+    let kind = outcome.error.as_ref().map(|error| error.kind.as_str());
+    match (outcome.verdict, kind) {
+        (Verdict::Ok, _) => "ok",
+        (Verdict::Cancelled, Some("QueueTimeout")) => "failed",
+        (Verdict::Cancelled, _) => "cancelled",
+        (Verdict::SetupFailed, Some("InitializerFailed")) => "uninitialized",
+        _ => "failed",
     }
-}
-
-/// Cancelled by its own `queue_timeout`.
-fn waited_too_long(outcome: &fairtrial_exec::Outcome) -> bool {
-    outcome
-        .error
-        .as_ref()
-        .is_some_and(|error| error.kind == "QueueTimeout")
 }

@@ -147,6 +147,9 @@ impl Worker {
         measured: Measured,
         verdict: impl FnOnce(Facts<'_>) -> Answer,
     ) -> (Dispatch, Answer) {
+        // What it writes from now on is nobody's, and a tap ends with its call.
+        self.stdout.lead_to(None);
+        self.stderr.lead_to(None);
         if let Some(failure) = current.failure.take() {
             return (current.dispatch, Err(failure));
         }

@@ -9,8 +9,8 @@ const HELP: &str = "\
 Run one call: a function of a Python file, or a command
 
 For a function, standard output holds its value as one line of JSON and nothing else; what it
-printed, and the report if it failed, go to standard error. A command's output is passed through,
-and it gets our standard input unless that is a terminal.
+printed, and the report if it failed, go to standard error. A command's streams are passed through
+as they come; a standard input that is a terminal is not passed.
 
 Usage: fairtrial exec FILE.py --function F [OPTIONS]
        fairtrial exec [OPTIONS] -- ARGV...
@@ -62,7 +62,7 @@ Terms:
           Working directory [default: a scratch directory of the call's own]
 
       --capture <SIZE>
-          Kept bytes of each output stream [default: 1M; for a command, all of it]
+          Kept bytes of each output stream [default: 1M; a command's are kept for --json only]
 
 Limits:
       --memory <SIZE>
@@ -417,9 +417,9 @@ async fn an_interrupt_exits_130_and_leaves_nothing() {
     }
 }
 
-/// EX-98: an interrupt is also heard while a command's input is awaited.
+/// EX-98: an interrupt is also heard while a command waits for input, or is not there yet.
 #[tokio::test]
-async fn an_interrupt_before_the_call_starts_exits_130() {
+async fn an_interrupt_while_input_is_awaited_exits_130() {
     let shell = Shell::new();
     let running = shell.fairtrial(["exec", "--", "cat"]).start();
     let status = format!("/proc/{}/status", running.pid().as_raw_nonzero());

@@ -19,4 +19,5 @@ mod lifecycle;
 mod metrics;
 mod process;
 mod results;
+mod streams;
 mod verdicts;
