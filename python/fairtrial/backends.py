@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -144,13 +145,17 @@ class LocalBackend:
         """As `execute`, in any asyncio loop; a task that is cancelled kills its call."""
         loop = asyncio.get_running_loop()
         over = asyncio.Event()
+        # Weak: a loop that is closed drops its tasks, and with a task goes its call.
+        waiting = weakref.ref(over)
         future = self.submit(call)
 
         def wake(_: object) -> None:
-            try:
-                loop.call_soon_threadsafe(over.set)
-            except RuntimeError:
-                pass  # the loop is closed: nobody waits
+            over = waiting()
+            if over is not None:
+                try:
+                    loop.call_soon_threadsafe(over.set)
+                except RuntimeError:
+                    pass  # the loop is closed: nobody waits
 
         future.add_done_callback(wake)
         try:

@@ -328,16 +328,18 @@ class _Owner:
 def _reporter(breakage: Breakage, engine: _engine.Backend) -> Callable[[Outcome], None]:
     def report(outcome: Outcome) -> None:
         """The initializer failed: no call of this executor can run."""
-        if breakage.error is None:
+        with breakage.lock:
+            if breakage.error is not None:
+                return
             assert outcome.error is not None, "a failed initializer has a report"
             breakage.error = BrokenProcessPool(
                 "A process in the process pool was terminated abruptly: the initializer failed: "
                 + outcome.error.message
             )
-            logging.getLogger("concurrent.futures").critical(
-                "Exception in initializer:\n%s", outcome.error.traceback or outcome.error.message
-            )
-            engine.shutdown(False, True, 0.0)
+        logging.getLogger("concurrent.futures").critical(
+            "Exception in initializer:\n%s", outcome.error.traceback or outcome.error.message
+        )
+        engine.shutdown(False, True, 0.0)
 
     return report
 

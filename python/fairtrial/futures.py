@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from . import _engine
 from ._delivery import delivery
-from .errors import CandidateError, ResultError, error_of
+from .errors import CandidateError, Cancelled, ResultError, error_of
 from .outcomes import Outcome
 
 T = TypeVar("T")
@@ -24,6 +24,7 @@ class Breakage:
     def __init__(self) -> None:
         self.error: BrokenProcessPool | None = None
         self.report: Callable[[Outcome], None] | None = None
+        self.lock = threading.Lock()
 
 
 class Future(concurrent.futures.Future[T], Generic[T]):
@@ -159,8 +160,13 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     def _take_outcome(self) -> Outcome:
         with self.__dict__.setdefault("lock", threading.RLock()):
             if "taken" not in self.__dict__:
-                self.taken = Outcome(self._pending.take())
-            return self.taken
+                try:
+                    self.taken: Outcome | _engine.EngineError = Outcome(self._pending.take())
+                except _engine.EngineError as error:
+                    self.taken = error
+            if isinstance(self.taken, Outcome):
+                return self.taken
+            raise self.taken.with_traceback(None)
 
     def _take_answer(self) -> tuple[Any, BaseException | None]:
         with self.__dict__.setdefault("lock", threading.RLock()):
@@ -174,7 +180,12 @@ class Future(concurrent.futures.Future[T], Generic[T]):
             outcome = self._take_outcome()
         except _engine.EngineError as error:
             return None, error
-        if outcome.verdict == "ok" and self._pending.ending() == "ok":
+        if self._breakage.report is not None and self._settled is None:
+            self._settle()  # whoever hears of a failed initializer finds the executor broken
+        ending = self._pending.ending()
+        if outcome.verdict == "ok" and ending == "cancelled":
+            return None, Cancelled("cancelled: given up while its answer was on the way", outcome)
+        if outcome.verdict == "ok":
             try:
                 return outcome.value, None
             except BaseException as error:

@@ -106,7 +106,7 @@ def open_descriptors():
 
 
 def nameless_mappings():
-    return len(re.findall(r"/memfd:|\(deleted\)$", Path("/proc/self/maps").read_text(), re.MULTILINE))
+    return len(re.findall(r"/memfd:|/#\d+ \(deleted\)", Path("/proc/self/maps").read_text()))
 
 
 def reap_orphans():

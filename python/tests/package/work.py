@@ -303,3 +303,20 @@ def say_and_pass_gate(text, path):
 
 def firsts(*sequences):
     return [bytes(sequence)[0] if isinstance(sequence, pickle.PickleBuffer) else sequence[0] for sequence in sequences]
+
+
+def notice_interrupt(path):
+    """Waits at a gate, and leaves a note if it is interrupted."""
+    signal.signal(signal.SIGINT, lambda *_: touch(path + ".interrupt"))
+    return pass_gate(path)
+
+
+def slowly(path):
+    time.sleep(0.3)
+    append(path, "slowly")
+
+
+def ignore_signals_and_pass_gate(path):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    pass_gate(path)
