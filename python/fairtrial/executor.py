@@ -280,6 +280,7 @@ class _Pool:
         with self.lock:
             if self.generation == _lifetime.generation:
                 return
+            _lifetime.check_kernel()
             self.engine = _engine.Backend(self.options)
             self.echo = _echo.Echo()
             self.breakage = Breakage()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from typing import Any
 
@@ -36,6 +35,8 @@ async def arun(call: Call, backend: Backend | None = None) -> Outcome:
     aexecute = getattr(backend, "aexecute", None)
     if aexecute is not None:
         return await aexecute(call)
+    import asyncio
+
     return await asyncio.get_running_loop().run_in_executor(None, backend.execute, call)
 
 

@@ -97,6 +97,11 @@ def state(pid):
         return "gone"
 
 
+def is_gone(pid):
+    """Whether a process is dead, perhaps not yet waited for by whom it was left to."""
+    return state(pid) in ("gone", "Z", "X")
+
+
 def open_descriptors():
     for name in os.listdir("/proc/self/fd"):
         try:

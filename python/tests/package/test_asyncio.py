@@ -5,7 +5,7 @@ import threading
 
 import pytest
 import work
-from conftest import WAIT_S, state, wait_until
+from conftest import WAIT_S, is_gone, wait_until
 
 import fairtrial as ft
 
@@ -140,7 +140,7 @@ def test_cancelling_a_task_kills_its_call_only(gates, how):
                 pid = await _begun(stopped)
                 with pytest.raises(asyncio.TimeoutError):
                     await task
-            wait_until(lambda: state(pid) == "gone", what="the end of the process")
+            wait_until(lambda: is_gone(pid), what="the end of the process")
             sibling.open()
             return (await asyncio.wait_for(other, WAIT_S)).value
 
@@ -158,7 +158,7 @@ def test_cancelling_run_in_executor_kills_its_call(gates):
             future = loop.run_in_executor(executor, work.pass_gate, stopped.path)
             pid = await _begun(stopped)
             future.cancel()
-            while state(pid) != "gone":
+            while not is_gone(pid):
                 await asyncio.sleep(0.001)
             sibling.open()
             return await asyncio.wait_for(other, WAIT_S)
@@ -181,7 +181,7 @@ def test_a_loop_closed_with_calls_in_flight_kills_them_quietly(program, tmp_path
         """
         import asyncio, gc, logging, sys, fairtrial as ft
         from test_asyncio import HOLD, hold
-        from conftest import Gate, state, wait_until
+        from conftest import Gate, is_gone, wait_until
         gates = [Gate(sys.argv[1] + str(number)) for number in range(2)]
         loop = asyncio.new_event_loop()
         tasks = [loop.create_task(ft.arun(hold(gate))) for gate in gates]
@@ -195,7 +195,7 @@ def test_a_loop_closed_with_calls_in_flight_kills_them_quietly(program, tmp_path
         loop.close()
         del tasks, task, loop
         gc.collect()
-        wait_until(lambda: all(state(pid) == "gone" for pid in pids), what="the end of the calls")
+        wait_until(lambda: all(is_gone(pid) for pid in pids), what="the end of the calls")
         print("killed")
         """,
         str(tmp_path / "gate"),
@@ -209,14 +209,14 @@ def test_asyncio_run_that_ends_kills_what_is_left(program, tmp_path):
         """
         import asyncio, sys, fairtrial as ft
         from test_asyncio import hold
-        from conftest import Gate, state, wait_until
+        from conftest import Gate, is_gone, wait_until
         gate = Gate(sys.argv[1])
         async def main():
             asyncio.ensure_future(ft.arun(hold(gate)))
             while not gate.begun:
                 await asyncio.sleep(0.001)
         asyncio.run(main())
-        wait_until(lambda: state(gate.wait_begun()) == "gone")
+        wait_until(lambda: is_gone(gate.wait_begun()))
         print("killed")
         """,
         str(tmp_path / "gate"),

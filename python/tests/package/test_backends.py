@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from conftest import WAIT_S, descendants, state, wait_until
+from conftest import WAIT_S, descendants, is_gone, wait_until
 
 import fairtrial as ft
 
@@ -159,7 +159,7 @@ def test_idle_workers_end():
     """PY-42"""
     with ft.LocalBackend(1, idle_timeout=0.2) as backend:
         pid = reuse_pid(backend)
-        wait_until(lambda: state(pid) == "gone", what="the end of an idle worker")
+        wait_until(lambda: is_gone(pid), what="the end of an idle worker")
         assert reuse_pid(backend) != pid
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 import work
-from conftest import WAIT_S, state, wait_until
+from conftest import WAIT_S, is_gone, wait_until
 
 import fairtrial as ft
 
@@ -64,7 +64,7 @@ def test_cancelling_a_running_future_kills_its_call(one, gate):
             ask(WAIT_S)
         assert isinstance(caught.value, concurrent.futures.CancelledError)
         assert caught.value.outcome.verdict == "cancelled"
-    wait_until(lambda: state(pid) == "gone", what="the end of the process")
+    wait_until(lambda: is_gone(pid), what="the end of the process")
     assert one.submit(work.square, 3).result(WAIT_S) == 9
     assert future.cancel() is True
     assert calls == [future]

@@ -14,7 +14,7 @@ import time
 
 import pytest
 import work
-from conftest import WAIT_S, Gate, descendants, environment, state, wait_until
+from conftest import WAIT_S, Gate, descendants, environment, is_gone, wait_until
 
 import fairtrial as ft
 
@@ -183,7 +183,7 @@ def test_ctrl_c_interrupts_every_wait(tmp_path, how):
         took = time.monotonic() - pressed
         terminal.wait_for("left 0")
         assert terminal.process.wait(WAIT_S) == 0
-        wait_until(lambda: state(pid) == "gone")
+        wait_until(lambda: is_gone(pid))
     finally:
         errors = terminal.close()
     assert errors == ""
@@ -211,7 +211,7 @@ def test_an_interrupt_that_is_not_caught_ends_the_program(tmp_path):
         pid = gate.wait_begun()
         terminal.press_ctrl_c()
         assert terminal.process.wait(WAIT_S) == -signal.SIGINT
-        wait_until(lambda: state(pid) in ("gone", "Z"))
+        wait_until(lambda: is_gone(pid))
     finally:
         errors = terminal.close()
     assert "KeyboardInterrupt" in errors
@@ -266,7 +266,7 @@ def test_ctrl_c_while_the_end_waits_kills(tmp_path):
         wait_until(lambda: len(os.listdir(f"/proc/{terminal.process.pid}/task")) > 1)
         terminal.press_ctrl_c()
         terminal.process.wait(WAIT_S)
-        wait_until(lambda: state(pid) in ("gone", "Z"))
+        wait_until(lambda: is_gone(pid))
     finally:
         terminal.close()
 
@@ -286,7 +286,7 @@ def test_calls_of_daemon_threads_are_killed_at_the_end(program, tmp_path):
         gate.path,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-    assert state(gate.wait_begun()) in ("gone", "Z")
+    assert is_gone(gate.wait_begun())
 
 
 @pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "SIGKILL"])
@@ -306,7 +306,7 @@ def test_a_hung_call_does_not_survive_its_host(program, tmp_path, how):
     pids = [gate.wait_begun() for gate in gates]
     host.send_signal(getattr(signal, how))
     host.wait(WAIT_S)
-    wait_until(lambda: all(state(pid) in ("gone", "Z") for pid in pids), what="the end of the calls")
+    wait_until(lambda: all(is_gone(pid) for pid in pids), what="the end of the calls")
 
 
 def test_sys_exit_with_nothing_to_wait_for_is_quick_and_quiet(program):

@@ -31,9 +31,10 @@ def pid(*args):
 
 def pass_gate(path, value=None):
     """Says that it has begun, and waits to be let through."""
-    with open(path + ".new", "w") as file:
+    mine = f"{path}.{os.getpid()}"
+    with open(mine, "w") as file:
         file.write(str(os.getpid()))
-    os.rename(path + ".new", path + ".begun")
+    os.rename(mine, path + ".begun")
     while not os.path.exists(path + ".open"):
         time.sleep(0.001)
     return value
