@@ -12,10 +12,13 @@ from typing import Any, Generic, TypeVar
 
 from . import _engine
 from ._delivery import delivery
-from .errors import CandidateError, ResultError, error_of
+from .errors import Cancelled, CandidateError, ResultError, error_of
 from .outcomes import Outcome
 
 T = TypeVar("T")
+
+_RLock = threading.RLock
+_loads = pickle.loads
 
 
 class Breakage:
@@ -43,9 +46,14 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         self._pending = pending
         self._breakage = breakage
         self._settled: str | None = None
-        self._waiters: list[Any] = []
-        self._done_callbacks: list[Callable[[Any], Any]] = []
         self._answer: tuple[Any, BaseException | None] | None = None
+        self._lock = _RLock()  # the answer is made once
+
+    def __getattr__(self, name: str) -> Any:
+        # Most futures are only waited for: the rest is made when it is first needed.
+        if name in ("_waiters", "_done_callbacks"):
+            return self.__dict__.setdefault(name, [])
+        raise AttributeError(name)
 
     # -- what callers use
 
@@ -157,16 +165,28 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     # -- the answer, made once in the thread that asks first
 
     def _take_outcome(self) -> Outcome:
-        with self.__dict__.setdefault("lock", threading.RLock()):
+        with self._lock:
             if "taken" not in self.__dict__:
                 self.taken = Outcome(self._pending.take())
+                if self._answer is not None and self._answer[1] is None:
+                    self.taken._value = (self._answer[0],)
             return self.taken
 
     def _take_answer(self) -> tuple[Any, BaseException | None]:
-        with self.__dict__.setdefault("lock", threading.RLock()):
+        with self._lock:
             if self._answer is None:
-                self._answer = self._read_answer()
+                pickled = self._pending.take_pickle() if "taken" not in self.__dict__ else None
+                try:
+                    self._answer = (_loads(pickled), None) if pickled is not None else self._read_answer()
+                except BaseException as error:
+                    self._answer = None, self._bad_result(error)
             return self._answer
+
+    def _bad_result(self, error: BaseException) -> ResultError:
+        message = f"bad_result: the value cannot be unpickled: {type(error).__name__}: {error}"
+        failure = ResultError(message, self._take_outcome())
+        failure.__cause__ = error
+        return failure
 
     def _read_answer(self) -> tuple[Any, BaseException | None]:
         try:
@@ -174,14 +194,13 @@ class Future(concurrent.futures.Future[T], Generic[T]):
             outcome = self._take_outcome()
         except _engine.EngineError as error:
             return None, error
-        if outcome.verdict == "ok" and self._pending.ending() == "ok":
+        if outcome.verdict == "ok":
+            if self._pending.ending() == "cancelled":
+                return None, Cancelled("cancelled: as it gave its value", outcome)
             try:
                 return outcome.value, None
             except BaseException as error:
-                message = f"bad_result: the value cannot be unpickled: {type(error).__name__}: {error}"
-                failure = ResultError(message, outcome)
-                failure.__cause__ = error
-                return None, failure
+                return None, self._bad_result(error)
         if outcome.verdict == "cancelled" and self._breakage.error is not None:
             return None, self._breakage.error.with_traceback(None)
         return None, original(outcome)

@@ -4,7 +4,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::capture::{Capture, Captured};
@@ -67,6 +69,21 @@ impl Output {
         }
     }
 
+    /// Takes in what is known to be there, without asking the kernel whether there is more.
+    pub(crate) fn drain_known(&mut self) {
+        while let Some(pipe) = &self.pipe {
+            let (capture, tap, stream) = (&mut self.capture, self.tap.as_ref(), self.stream);
+            let read = pipe.try_io(Interest::READABLE, |_| {
+                read_some(pipe, capture, tap, stream)
+            });
+            match read {
+                Ok(0) => self.pipe = None,
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
     /// Bytes seen since the last [`Output::take`].
     pub(crate) fn total(&self) -> u64 {
         self.capture.total()
@@ -81,6 +98,16 @@ impl Output {
     pub(crate) fn take(&mut self, next_cap_bytes: u64) -> Captured {
         std::mem::replace(&mut self.capture, new_capture(next_cap_bytes)).finish()
     }
+}
+
+/// Whether either stream has something to be read, or has ended.
+pub(crate) fn has_output(stdout: &Output, stderr: &Output) -> bool {
+    let pipes = [&stdout.pipe, &stderr.pipe].into_iter().flatten();
+    let mut asked: Vec<_> = pipes
+        .map(|pipe| PollFd::new(pipe.get_ref(), PollFlags::IN))
+        .collect();
+    // What cannot be asked is looked at.
+    poll(&mut asked, Some(&Timespec::default())).map_or(true, |ready| ready > 0)
 }
 
 fn new_capture(cap_bytes: u64) -> Capture {

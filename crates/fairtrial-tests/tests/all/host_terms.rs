@@ -355,7 +355,7 @@ async fn a_call_that_waits_for_an_initializer_is_still_queued() {
     let host = Host::with(|config| config.max_workers = 1).await;
     let terms = host.hanging();
     let mut impatient = call(&terms, "state", &[]);
-    impatient.queue_timeout = Some(Duration::from_millis(300));
+    impatient.queue_timeout = Some(Duration::from_secs(3)); // an interpreter starts meanwhile
     let execution = host.story.backend.submit(impatient).expect("accepted");
     let pid = host.pid_of_hanging().await;
     let outcome = patiently(execution)
