@@ -419,15 +419,26 @@ async fn a_shutdown_that_does_not_wait_returns_while_work_goes_on() {
         wait: false,
         ..Shutdown::default()
     };
-    // Nobody opens the gate before it has returned.
-    tokio::time::timeout(SLACK, story.backend.shutdown(how))
+    let at_the_gate = Process::find(gate.arrived()[0]).expect("it is at the gate");
+    // Nobody opens the gate before it has returned, so who waits for the calls waits for ever.
+    tokio::time::timeout(PATIENCE, story.backend.shutdown(how))
         .await
         .expect("it does not wait");
+    let events = story.events();
+    assert_eq!(
+        (count(&events, "complete"), count(&events, "shutdown")),
+        (0, 0)
+    );
+    assert!(at_the_gate.is_running());
     let refused = story.try_run(Story::call(ONE, "[]")).await;
     assert!(matches!(refused, Err(EngineError::ShutDown)), "{refused:?}");
     gate.open();
     assert_eq!(verdicts(calls).await, [Verdict::Ok; 3]);
-    story.end().await;
+    wait_until("the last event is told behind its back", || {
+        story.events().last() == Some(&Event::Shutdown)
+    })
+    .await;
+    assert_eq!(count(&story.end().await, "complete"), 3);
 }
 
 /// EX-18: the options combine, and a later, harsher shutdown overtakes an earlier one.

@@ -21,3 +21,4 @@ mod process;
 mod results;
 mod streams;
 mod verdicts;
+mod wall_clock;
