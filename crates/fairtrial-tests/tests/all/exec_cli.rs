@@ -1,6 +1,6 @@
 //! `fairtrial exec` as a binary (EX-97, EX-98), and what it shows on a terminal (EX-80).
 
-use fairtrial_tests::{Shell, note, wait_until};
+use fairtrial_tests::{Process, Shell, note, wait_until};
 use rustix::process::{Signal, kill_process_group};
 use serde_json::{Value as Json, json};
 
@@ -393,16 +393,11 @@ async fn an_interrupt_exits_130_and_leaves_nothing() {
         shell.program("double_fork.py");
         let call = ["exec", "double_fork.py", "--function", "f"];
         let running = shell.fairtrial(call).own_group().start();
-        let engine = running.pid().as_raw_nonzero().get() as u32;
-        // Launcher, zygote, worker and what the worker left behind.
-        let below = || {
-            shell
-                .processes()
-                .iter()
-                .filter(|pid| **pid != engine)
-                .count()
-        };
-        wait_until("the call runs", || below() >= 4).await;
+        let engine = running.pid().as_raw_nonzero().get().cast_unsigned();
+        let engine = Process::find(engine).expect("it runs");
+        // Launcher, zygote, worker and what the worker leaves behind.
+        wait_until("the call runs", || engine.descendants().len() >= 4).await;
+        let below = engine.descendants();
         if group {
             kill_process_group(running.pid(), signal).unwrap();
         } else {
@@ -418,7 +413,10 @@ async fn an_interrupt_exits_130_and_leaves_nothing() {
             ),
             "{signal:?} {group}"
         );
-        wait_until("nothing is left running", || shell.processes().is_empty()).await;
+        wait_until("nothing is left running", || {
+            shell.processes().is_empty() && !below.iter().any(|process| process.is_running())
+        })
+        .await;
         assert!(shell.spilled().is_empty(), "{:?}", shell.spilled());
     }
 }
