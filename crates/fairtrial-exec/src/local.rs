@@ -5,8 +5,8 @@ mod member;
 mod news;
 mod pool;
 mod queue;
+mod slots;
 mod start;
-mod starting;
 
 use std::future::Future;
 use std::pin::Pin;

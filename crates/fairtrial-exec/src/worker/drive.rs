@@ -134,7 +134,7 @@ impl Worker {
                 () = turn(&mut self.link), if self.may_listen() => self.read_frames(),
                 () = self.stdout.fill() => self.check_output(),
                 () = self.stderr.fill() => self.check_output(),
-                done = feed(&mut self.stdin) => if done { self.stdin = None },
+                done = feed(&mut self.stdin, self.current.as_ref()) => if done { self.stdin = None },
                 () = until(timer) => self.timer(),
             }
         }
@@ -357,6 +357,7 @@ impl Worker {
         };
         if self.mode == Mode::Command {
             current.began_ns = Some(at_ns);
+            current.dispatch.streams.input = None; // no other try: whoever writes there is to hear when nobody reads
             let generation = current.generation;
             self.apply(Event::Began { generation });
         } else if current.began_ns.is_some() {
@@ -564,10 +565,10 @@ async fn turn(link: &mut Option<Link>) {
     }
 }
 
-async fn feed(input: &mut Option<Input>) -> bool {
-    match input {
-        Some(input) => input.feed().await,
-        None => std::future::pending().await,
+async fn feed(input: &mut Option<Input>, current: Option<&Current>) -> bool {
+    match (input, current) {
+        (Some(input), Some(current)) => input.feed(current.call().stdin()).await,
+        _ => std::future::pending().await,
     }
 }
 

@@ -129,37 +129,36 @@ fn read_some(
     Ok(bytes.len())
 }
 
-/// A command's standard input, written as fast as the command reads.
+/// A command's standard input, written as fast as the command reads. The bytes stay with the call: should no process
+/// come of this try, the next needs them all again.
 pub(crate) struct Input {
     pipe: AsyncFd<OwnedFd>,
-    bytes: Vec<u8>,
     written: usize,
 }
 
 impl Input {
     /// A pipe: our end, and the one to hand down.
-    pub(crate) fn open(bytes: Vec<u8>) -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn open() -> io::Result<(Self, OwnedFd)> {
         let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
         crate::linux::socket::set_nonblocking(&ours)?;
         Ok((
             Self {
                 pipe: crate::linux::readiness::watch(ours)?,
-                bytes,
                 written: 0,
             },
             theirs,
         ))
     }
 
-    /// Writes some more; `true` when there is no more to write, or nobody to read it, which is no error.
-    pub(crate) async fn feed(&mut self) -> bool {
+    /// Writes some more of `bytes`; `true` when there is no more to write, or nobody to read it, which is no error.
+    pub(crate) async fn feed(&mut self, bytes: &[u8]) -> bool {
         let Ok(mut ready) = self.pipe.writable().await else {
             return true;
         };
-        match rustix::io::write(self.pipe.get_ref(), &self.bytes[self.written..]) {
+        match rustix::io::write(self.pipe.get_ref(), &bytes[self.written..]) {
             Ok(count) => {
                 self.written += count;
-                self.written == self.bytes.len()
+                self.written == bytes.len()
             }
             Err(rustix::io::Errno::AGAIN) => {
                 ready.clear_ready();
