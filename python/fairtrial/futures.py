@@ -202,7 +202,7 @@ class Future(concurrent.futures.Future[T], Generic[T]):
             except BaseException as error:
                 return None, self._bad_result(error)
         if outcome.verdict == "cancelled" and self._breakage.error is not None:
-            return None, self._breakage.error.with_traceback(None)
+            return None, BrokenProcessPool(*self._breakage.error.args)  # each future has its own
         return None, original(outcome)
 
 
