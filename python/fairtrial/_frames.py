@@ -5,7 +5,7 @@ from struct import Struct as _Struct
 from struct import iter_unpack as _iter_unpack
 
 VERSION = 1
-CONFIGURE, CALL, FILE, AHEAD = 2, 3, 4, 5
+CONFIGURE, CALL, FILE, AHEAD, INITIALIZE = 2, 3, 4, 5, 6
 READY, ACK, RUN, NEED, VALUE, ERROR, FILED, SKIPPED, USAGE = 17, 18, 19, 20, 21, 22, 23, 24, 25
 
 HEADER = _Struct("<2sBBIQ")
@@ -70,7 +70,7 @@ class Channel:
             return self.calls.pop(0)
         while True:
             kind, generation, payload = call = self.next_frame()
-            if kind == CALL or kind == AHEAD:
+            if kind == CALL or kind == AHEAD or kind == INITIALIZE:
                 return call
 
     def next_file(self, generation):

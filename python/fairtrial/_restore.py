@@ -1,6 +1,7 @@
 # What a call finds on arrival and what is put back behind it: cwd, environment, `sys.path`, modules, limits, signals,
 # streams. Runs in the worker; the shim decides when. Everything it calls is bound before any candidate runs.
 import _signal
+import faulthandler as _faulthandler
 import io as _io
 import os as _os
 import sys as _sys
@@ -18,6 +19,7 @@ from os import unsetenv as _unsetenv
 from os.path import abspath as _abspath
 from os.path import isfile as _isfile
 from os.path import realpath as _realpath
+from time import process_time as _process_time
 
 _resource_was_loaded = "resource" in _sys.modules
 import resource as _resource  # noqa: E402
@@ -36,6 +38,7 @@ _SIGNALS = sorted(set(int(n) for n in _signal.valid_signals()) - {9, 19}) if has
 _LIMITS = sorted({getattr(_resource, name) for name in dir(_resource) if name.startswith("RLIMIT_")})
 _getrlimit, _setrlimit = _resource.getrlimit, _resource.setrlimit
 _INFINITY = _resource.RLIM_INFINITY
+_RLIMIT_CPU = _resource.RLIMIT_CPU
 _set_wakeup_fd = _signal.set_wakeup_fd
 _settrace, _setprofile = _sys.settrace, _sys.setprofile
 _getrecursionlimit, _setrecursionlimit = _sys.getrecursionlimit, _sys.setrecursionlimit
@@ -66,6 +69,13 @@ def reset_signals():
                 _setsignal(number, wanted)
             except (OSError, ValueError):
                 pass  # the C library keeps a few real-time signals to itself
+
+
+def enable_crash_reports():
+    """Where they are on: a crash writes its stack to descriptor 2, as that is by then (PY-32)."""
+    if _faulthandler.is_enabled():
+        _faulthandler.disable()
+        _faulthandler.enable(2)
 
 
 def open_streams():
@@ -117,12 +127,13 @@ class Terms:
 
     def take_base(self):
         """Makes the present state the one that is restored."""
+        path, argv = _sys_names.get("path"), _sys_names.get("argv")
+        self.path_list = path if type(path) is list else self.path_list
+        self.argv_list = argv if type(argv) is list else self.argv_list
         self.base_path = self.path = list(self.path_list)
         self.base_env = self.env = dict(self.data)
         self.base_cwd = self.cwd = _getcwd_or_none()
         self.asked = None
-        if self.kept is not None:
-            self._take_reuse_base()
 
     def prepare_reuse(self):
         """What only a worker that serves several calls must remember."""
@@ -231,6 +242,8 @@ class Terms:
 
     def _set_limits(self, rlimits, reuse):
         for which, value in rlimits:
+            if which == _RLIMIT_CPU:
+                value += int(_process_time())  # a process's lifetime counts, a call gets its own
             hard = _getrlimit(which)[1]
             soft = value if hard == _INFINITY else min(value, hard)
             try:
@@ -247,6 +260,7 @@ class Terms:
             for number, wanted in zip(_SIGNALS, self.handlers):
                 if _getsignal(number) is not wanted:
                     _setsignal(number, wanted)
+            enable_crash_reports()  # whose handlers the lines above may have taken away
 
     def _restore_limits(self):
         for which, wanted in zip(_LIMITS, self.limits):

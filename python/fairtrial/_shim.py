@@ -18,6 +18,10 @@ def serve(engine, launcher):
     configure = _load_configure(payload)
     id_address = _find_worker_id()
     _os.chdir("/")
+    host = "sys_path" in configure
+    if host:
+        _sys.path[:] = configure["sys_path"]
+        _sys.argv[:] = configure["argv"]
     try:
         for name in configure.get("preload") or ():
             __import__(name)
@@ -36,12 +40,12 @@ def serve(engine, launcher):
     close(null)
     _sigmask(_signal.SIG_BLOCK, {_signal.SIGINT})
     reset_signals()
-    if _faulthandler.is_enabled():  # by PYTHONFAULTHANDLER, or a preload; the reset took its handlers away
-        _faulthandler.disable()
+    if configure.get("faulthandler"):
         _faulthandler.enable(2)
+    enable_crash_reports()  # perhaps by PYTHONFAULTHANDLER, or a preload; the reset took their handlers away
     if _libc:
         _unbuffer_c_stdout()
-    worker = Worker(configure.get("signal"), id_address)
+    worker = Worker(configure.get("signal"), id_address, host)
     _os.write(launcher, _NUMBER_AND_PID.pack(0, getpid()))
     version = "%d.%d.%d" % _sys.version_info[:3]
     ready = {"version": version, "threads": threads, "pid": getpid()}

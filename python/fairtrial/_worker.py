@@ -61,12 +61,13 @@ def _make_caller():
 
 _call = _make_caller()
 _MAX_COMPILED = 64
+_INITIALIZER_CAPTURE = 16 << 10
 
 
 class Worker:
     """Runs calls, one after the other, and answers each exactly once."""
 
-    def __init__(self, dump_signal, id_address):
+    def __init__(self, dump_signal, id_address, host):
         """Made in the zygote: each page that a worker need not write after the fork saves it a fault."""
         open_streams()
         here, there = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -81,6 +82,8 @@ class Worker:
         self.terms = Terms(STARTUP)
         self.after_import = AfterImport()
         self.compiled = {}
+        self.host = host
+        self.unmet = None  # why the worker is not where its host wants it
         self.home = None
         self.running = False
         self.pid = None
@@ -102,6 +105,8 @@ class Worker:
         if numpy_random is not None:
             # 128 bits, as four words: `seed()` takes eight times as long. `random` is reseeded by CPython itself.
             numpy_random.seed(list(_unpack_from("<4I", _urandom(16))))
+        if self.host:
+            self.after_import.act("multiprocessing.process", _name_process, lasting=True)
 
     def rehearse(self):
         """While no call waits, in a worker forked ahead: each page that a call touches first after a fork is a fault,
@@ -123,6 +128,11 @@ class Worker:
         try:
             while True:
                 kind, generation, payload = self.channel.next_call()
+                if kind == INITIALIZE:
+                    if not self.initialize(generation, payload):
+                        break
+                    payload = None
+                    continue
                 if kind == AHEAD and not self.claim():
                     self.channel.send(SKIPPED, generation)
                     continue
@@ -184,21 +194,65 @@ class Worker:
             self.channel.hold(USAGE, generation, _USAGE.pack(int(user_s * 1e9), int(system_s * 1e9)))
         self.reply(generation, kind, chunks, header, reuse and self.channel.has_call())
         chunks = None
-        keep = header.get("keep")
-        if reuse or keep:
+        if reuse:
             _modules.pop("__candidate__", None)
-            if keep:  # the initializer: what it leaves is what later calls find
-                self.terms.take_base()
-            else:
-                if not pickled:
-                    self.terms.leave()  # first: the reply is out, so the directory may be gone at any moment
-                self.terms.settle()
+            if not pickled:
+                self.terms.leave()  # first: the reply is out, so the directory may be gone at any moment
+            self.terms.settle()
             self.after_import.clear()
-        return reuse or keep
+        return reuse
+
+    # -- before the first call
+
+    def initialize(self, generation, payload):
+        """Goes where the host is and runs its initializer, if it has one: what that leaves is what every call finds.
+        Tells whether calls may follow."""
+        header_end = 4 + _U32.unpack_from(payload)[0]
+        header = _load_header(payload[4:header_end])
+        if not header.get("initializer"):
+            try:
+                self.set_up(header)
+            except SetupFailed as error:
+                self.unmet = error  # the first call will tell
+            self.terms.take_base()
+            return True
+        self.channel.send(ACK, generation)
+        try:
+            _load_pickle()
+            self.set_up(header)
+            _call(*self.unpickle(header, payload, header_end, "the initializer"))
+            self.flush()
+        except BaseException as error:
+            self.flush(1)
+            self.channel.send(ERROR, generation, self.initializer_record(error))
+            return False
+        self.terms.take_base()
+        self.channel.send(READY, generation)
+        return True
+
+    def initializer_record(self, error):
+        try:
+            record = self.describe(error, _INITIALIZER_CAPTURE)
+            if not isinstance(error, SetupFailed):
+                record["message"] = bounded(summary(error), _INITIALIZER_CAPTURE)
+        except BaseException:  # out of memory, or out of stack
+            record = {"message": UNPRINTABLE, "traceback": ""}
+        record["verdict"], record["type"] = "setup_failed", "InitializerFailed"
+        if isinstance(error, SetupFailed) and error.__cause__ is not None:
+            error = error.__cause__
+        try:
+            exception = _dumps(error)
+            if len(exception) <= _INITIALIZER_CAPTURE:  # the record goes in one frame
+                record["exception"] = exception
+        except BaseException:
+            pass  # the host makes do with message and traceback
+        return b"".join(encode(record))
 
     # -- before the user's code
 
     def set_up(self, header):
+        if self.unmet:
+            raise self.unmet
         env = header.get("env")
         if env:
             worker_id = env.get("FAIRTRIAL_WORKER_ID")
@@ -261,16 +315,19 @@ class Worker:
         self.home = None
         if not _pickle_functions:
             _load_pickle()  # now at the latest: the call's terms can change what is found
-        loads = _pickle_functions["loads"]
         self.set_up(header)
+        function, args, kwargs = self.unpickle(header, payload, start, "the arguments")
+        self.run(generation)
+        return _call(function, args, kwargs)
+
+    def unpickle(self, header, payload, start, what):
+        loads = _pickle_functions["loads"]
         try:
             pickle, buffers = _split_pickle(self.body(header, payload, start))
             function, args, kwargs = loads(pickle, buffers=buffers) if buffers else loads(pickle)
-            pickle = buffers = None
         except BaseException as error:
-            raise SetupFailed("cannot unpickle the arguments: %s" % summary(error)) from error
-        self.run(generation)
-        return _call(function, args, kwargs)
+            raise SetupFailed("cannot unpickle %s: %s" % (what, summary(error))) from error
+        return function, args, kwargs
 
     def run(self, generation):
         self.channel.send(RUN, generation)
@@ -359,24 +416,25 @@ class AfterImport:
 
     def __init__(self):
         self.actions = {}
+        self.lasting = {}  # those that wait beyond the present call
 
-    def act(self, name, action):
+    def act(self, name, action, lasting=False):
         module = _modules.get(name)
         if module is not None:
             action(module)
             return
-        self.actions[name] = action
+        (self.lasting if lasting else self.actions)[name] = action
         if self not in _sys.meta_path:
             _sys.meta_path.insert(0, self)
 
     def clear(self):
         if self.actions:
             self.actions.clear()
-        if self in _sys.meta_path:
+        if not self.lasting and self in _sys.meta_path:
             _sys.meta_path.remove(self)
 
     def find_spec(self, name, path=None, target=None):
-        action = self.actions.pop(name, None)
+        action = self.actions.pop(name, None) or self.lasting.pop(name, None)
         if action is None:
             return None
         for finder in _sys.meta_path:
@@ -433,6 +491,11 @@ def _find_function(names, name, filename):
         message = "`%s` in `%s` is not callable: its type is `%s`" % (name, filename, type_name(type(found)))
         raise Refused("TypeError", message)
     return found
+
+
+def _name_process(process):
+    """In `multiprocessing`'s eyes a worker is not the main process (PY-29)."""
+    process.current_process().name = "FairtrialWorker-%d" % getpid()
 
 
 def _run_coroutine(coroutine):

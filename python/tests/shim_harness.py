@@ -17,7 +17,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "fairtrial"
 PARTS = ("_codec.py", "_report.py", "_restore.py", "_frames.py", "_fork.py", "_worker.py", "_shim.py")
 HEADER = struct.Struct("<2sBBIQ")
-SHIM, CONFIGURE, CALL, FILE = 1, 2, 3, 4
+SHIM, CONFIGURE, CALL, FILE, INITIALIZE = 1, 2, 3, 4, 6
 READY, ACK, RUN, NEED, VALUE, ERROR, FILED = 17, 18, 19, 20, 21, 22, 23
 WAIT_S = 30
 DUMP_SIGNAL = signal.SIGRTMIN + 5
@@ -161,9 +161,28 @@ class Worker:
         header = dict({"kind": "pickled", "result": "pickle", "reuse": True}, **header)
         return self.call(header, pickle_body(function, args, {}))
 
+    def initialize(self, function, *args, in_file=False, **header):
+        """Up to its answer; None when the worker died."""
+        header = dict({"initializer": True}, **header)
+        self.send(INITIALIZE, header, pickle_body(function, args, {}), in_file)
+        kinds = []
+        while READY not in kinds:
+            got = self.stream.read()
+            if got is None:
+                return None
+            kind, generation, payload = got
+            assert generation == 0, generation
+            kinds.append(kind)
+            if kind == ERROR:
+                return Reply(kinds, kind, payload, False)
+        return Reply(kinds, READY, b"", False)
+
     def start(self, header, body, in_file=False):
         header = dict({"result": "data", "inline": 65536, "capture": 1 << 20, "reuse": False}, **header)
         self.generation += 1
+        self.send(CALL, header, body, in_file)
+
+    def send(self, kind, header, body, in_file=False):
         descriptors = []
         if in_file:
             header["body_size"] = len(body)
@@ -172,7 +191,7 @@ class Worker:
             body = b""
         head = marshal.dumps(header, 2)
         payload = struct.pack("<I", len(head)) + head + body
-        self.stream.send(frame(CALL, payload, self.generation), descriptors)
+        self.stream.send(frame(kind, payload, self.generation), descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -244,7 +263,7 @@ class Worker:
 class Zygote:
     """A zygote below this process, as below a launcher."""
 
-    def __init__(self, python, preload=(), env=None, text=None):
+    def __init__(self, python, preload=(), env=None, text=None, **configure):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         engine, engine_far = socket.socketpair()
         self.launcher, launcher_far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -281,7 +300,8 @@ class Zygote:
         self.ready = self.error = None
         try:
             self.stream.send(frame(SHIM, text or shim_text()))
-            self.stream.send(frame(CONFIGURE, marshal.dumps({"preload": list(preload), "signal": int(DUMP_SIGNAL)}, 2)))
+            configure.update(preload=list(preload), signal=int(DUMP_SIGNAL))
+            self.stream.send(frame(CONFIGURE, marshal.dumps(configure, 2)))
             answer = self.stream.read()
         except (BrokenPipeError, ConnectionResetError):
             answer = None

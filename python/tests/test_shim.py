@@ -26,9 +26,11 @@ from shim_harness import (  # noqa: E402
     DUMP_SIGNAL,
     ERROR,
     FILED,
+    INITIALIZE,
     NEED,
     PACKAGE,
     PARTS,
+    READY,
     RUN,
     VALUE,
     WAIT_S,
@@ -703,10 +705,82 @@ class Shim:
 
     def test_an_initializer_changes_what_later_calls_find(self):
         """PY-24"""
+        for in_file in (False, True):
+            worker = self.worker()
+            self.assertEqual(worker.initialize(os.chdir, "/usr", in_file=in_file).kinds, [ACK, READY])
+            worker.pickled(os.chdir, "/")
+            self.assertEqual(worker.pickled(os.getcwd).unpickled, "/usr")
+
+    def test_an_initializer_that_raises_says_so(self):
+        """PY-24"""
+        for function, args, message in (
+            (int, ("x",), "ValueError: invalid literal for int() with base 10: 'x'"),
+            (sys.exit, (3,), "SystemExit: 3"),
+            (os.close, (999,), "OSError: [Errno 9] Bad file descriptor"),
+        ):
+            reply = self.worker().initialize(function, *args)
+            self.assertEqual(reply.kinds, [ACK, ERROR])
+            error = reply.error
+            self.assertEqual((error["verdict"], error["type"]), ("setup_failed", "InitializerFailed"))
+            self.assertEqual(error["message"], message)
+            self.assertEqual(str(pickle.loads(error["exception"])), message.partition(": ")[2])
+
+    def test_the_record_of_an_initializer_fits_a_frame(self):
+        """PY-24"""
+        reply = self.worker().initialize(sys.exit, "x" * 500000)
+        self.assertLess(len(reply.payload), 65536)
+        self.assertIn("bytes dropped", reply.error["message"])
+
+    def test_a_worker_is_where_its_host_is(self):
+        """PY-30"""
         worker = self.worker()
-        self.assertIsNotNone(worker.pickled(os.chdir, "/usr", keep=True))
-        worker.pickled(os.chdir, "/")
-        self.assertEqual(worker.pickled(os.getcwd).unpickled, "/usr")
+        worker.send(INITIALIZE, {"cwd": "/usr", "env": {"HOSTS": "own"}}, b"")
+        for cwd, env, expected in (
+            (None, None, ("/usr", "own")),
+            ("/", {"HOSTS": "other"}, ("/", "other")),
+            (None, {"HOSTS": None}, ("/usr", None)),
+            (None, None, ("/usr", "own")),
+        ):
+            here = worker.pickled(os.getcwd, cwd=cwd, env=env).unpickled
+            self.assertEqual((here, worker.pickled(os.getenv, "HOSTS", cwd=cwd, env=env).unpickled), expected)
+
+    def test_a_worker_that_cannot_be_where_its_host_is_says_so(self):
+        """PY-30"""
+        worker = self.worker()
+        worker.send(INITIALIZE, {"cwd": "/no/such/directory"}, b"")
+        error = worker.pickled(os.getcwd).error
+        self.assertEqual(error["verdict"], "setup_failed")
+        self.assertIn("cannot enter cwd `/no/such/directory`", error["message"])
+
+    def test_a_limit_on_processor_time_is_a_calls_own(self):
+        """EX-33"""
+        worker = self.worker()
+        burn = "import time\ndef f():\n    while time.process_time() < 1.1: pass"
+        self.assertIsNone(worker.source(burn, reuse=True).value)
+        reply = worker.pickled(os.getpid, rlimits=[(resource.RLIMIT_CPU, 1)])
+        self.assertEqual(reply.unpickled, worker.pid)
+
+    def test_a_host_gives_its_path_and_arguments_before_anything_is_preloaded(self):
+        """PY-30"""
+        directory = self.directory()
+        text = "import sys\nargv = list(sys.argv)\ndef f(): return argv, sys.path[0]\n"
+        Path(directory, "of_the_host.py").write_text(text)
+        path = [directory] + self.worker().source("import sys\ndef f(): return sys.path").value
+        with Zygote(self.python, ["of_the_host"], sys_path=path, argv=["a", "b"]) as zygote:
+            self.assertTrue(zygote.ready, zygote.error)
+            body = struct.pack("<QQ", 23, 0) + b"(cof_the_host\nf\n(t}t.\n"
+            reply = zygote.worker().call({"kind": "pickled", "reuse": True}, body)
+            self.assertEqual(reply.value, (["a", "b"], directory))
+
+    def test_a_hosts_worker_is_not_the_main_process(self):
+        """PY-29"""
+        path = self.worker().source("import sys\ndef f(): return sys.path").value
+        source = "import multiprocessing\ndef f(): return multiprocessing.current_process().name"
+        for preload in ([], ["multiprocessing"]):
+            with Zygote(self.python, preload, sys_path=path, argv=[]) as zygote:
+                worker = zygote.worker()
+                worker.pickled(os.getpid)  # what is to be done after an import outlasts a call
+                self.assertEqual(worker.source(source, reuse=True).value, "FairtrialWorker-%d" % worker.pid)
 
     # -- reuse
 

@@ -182,11 +182,11 @@ impl Context {
 
 impl Site {
     /// Where large values of a call go.
-    pub(crate) fn spill_policy(&self, call: &Call) -> SpillPolicy {
+    pub(crate) fn spill_policy(&self, call: Option<&Call>) -> SpillPolicy {
         SpillPolicy {
             dir: self.context.spill.clone(),
             memfd_cap_bytes: self.context.config.memfd_cap_bytes.unwrap_or(u64::MAX),
-            memory_limit_bytes: call.limits.memory_bytes,
+            memory_limit_bytes: call.and_then(|call| call.limits.memory_bytes),
         }
     }
 }

@@ -19,8 +19,10 @@
 //!
 //! The launcher starts `python -c BOOTSTRAP` with descriptor 3 the engine's socket and 4 the launcher's
 //! (`SOCK_SEQPACKET`). The engine sends `Shim` (the shim's source text), then `Configure` (marshal: a dict with
-//! `preload`, a list of module names, and `signal`, the number of the stack-dump signal). The zygote answers `Ready`
-//! (data codec: a dict with `version`, `threads`, `pid`) or `Error` (an error record, then it exits).
+//! `preload`, a list of module names, and `signal`, the number of the stack-dump signal; with a host's terms also
+//! `sys_path` and `argv`, which replace the interpreter's own before anything is preloaded, and `faulthandler`, whether
+//! a crash writes its stack to stderr). The zygote answers `Ready` (data codec: a dict with `version`, `threads`,
+//! `pid`) or `Error` (an error record, then it exits).
 //!
 //! The launcher asks for a worker by one packet, `<I`: the number of the request, carrying three descriptors (the
 //! worker's socket, stdout, stderr). The zygote answers `<Ii`: the number, and the worker's pid or a negative errno.
@@ -28,6 +30,12 @@
 //! itself once, so its pid is not the one that was spawned.
 //!
 //! # A worker's life
+//!
+//! On a host's terms it begins with `Initialize`, of generation [`FIRST_GENERATION`] and laid out as a `Call`. Header
+//! keys: `cwd` and `env`, which the worker makes its own for good; `initializer` (bool), whether there is a body (see
+//! below; `body_size` as for a call). Only then it answers: `Ack` when it has begun, and `Ready` when the initializer
+//! has returned, or `Error` (a record with verdict `setup_failed` and type `InitializerFailed`). Its first `Call` is
+//! sent when it is ready. What the initializer left is the state that calls start from.
 //!
 //! `Call`, and for each: `Ack` before anything is decoded; `Run` just before the user's code; then one of `Value`,
 //! `Error`, or, when the payload is larger than `inline` bytes, `Need` (`<Q`: bytes), answered by `File` (a
@@ -57,6 +65,8 @@ use std::fmt;
 
 /// Of the worker frames.
 pub const VERSION: u8 = 1;
+/// Of what is said before a worker's first call.
+pub const FIRST_GENERATION: u32 = 0;
 /// First bytes of each frame.
 pub const MAGIC: [u8; 2] = *b"FT";
 /// Size of a frame's header.
@@ -80,7 +90,9 @@ pub enum Kind {
     File = 4,
     /// A call sent while another runs; claimed before it is begun.
     Ahead = 5,
-    /// A zygote is warm.
+    /// What a host gives a worker at its start.
+    Initialize = 6,
+    /// A zygote is warm; a worker's initializer has returned.
     Ready = 17,
     /// A worker begins a call.
     Ack = 18,
@@ -104,12 +116,13 @@ impl Kind {
     /// The kind with this number.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
-        const ALL: [Kind; 14] = [
+        const ALL: [Kind; 15] = [
             Kind::Shim,
             Kind::Configure,
             Kind::Call,
             Kind::File,
             Kind::Ahead,
+            Kind::Initialize,
             Kind::Ready,
             Kind::Ack,
             Kind::Run,

@@ -8,6 +8,7 @@ pub(crate) mod current;
 pub(crate) mod drive;
 mod finish;
 pub(crate) mod frames;
+pub(crate) mod initialize;
 pub(crate) mod judge;
 pub(crate) mod link;
 mod listen;
@@ -65,6 +66,8 @@ pub(crate) enum Ending {
     Misbehaved(String),
     /// It took too long to acknowledge.
     NoAck,
+    /// Its initializer failed.
+    Unprepared(Reply),
     /// It has no call and is not needed.
     Retired(ExitReason),
 }
@@ -108,6 +111,10 @@ pub(crate) enum Event {
     },
     /// It sent something that is no answer.
     Malformed(String),
+    /// Its initializer failed.
+    Unprepared(Reply),
+    /// The call waited too long for its initializer.
+    QueueOverdue,
     /// It did not acknowledge in time.
     AckOverdue,
     /// The launcher saw it pass a limit.
@@ -127,6 +134,8 @@ pub(crate) enum Action {
     Wait,
     /// Send the call.
     Send,
+    /// Give the call back, which was not sent.
+    GiveBack,
     /// The call began: start its clock, arm its limits.
     Begin,
     /// Hand down a file of this size.
@@ -167,6 +176,15 @@ pub(crate) fn step(mode: Mode, state: State, event: Event) -> (State, Action) {
             },
             A::Begin,
         ),
+        (S::Sent { .. }, E::Unprepared(reply)) => (
+            S::Ending(Ending::Unprepared(reply)),
+            A::Kill(Cause::Retired),
+        ),
+        (S::Idle, E::Unprepared(_)) => (
+            S::Ending(Ending::Retired(ExitReason::Crashed)),
+            A::Kill(Cause::Retired),
+        ),
+        (S::Sent { .. }, E::QueueOverdue) => (S::Idle, A::GiveBack),
         (S::Sent { .. }, E::AckOverdue) => (S::Ending(Ending::NoAck), A::Kill(Cause::Misbehaved)),
 
         (S::Running { generation, .. }, E::RunsUserCode { generation: of }) if of == generation => {
@@ -306,7 +324,7 @@ mod tests {
     }
 
     fn events(generation: u32) -> impl Strategy<Value = Event> {
-        (0..13_u8, 0..2_u32).prop_map(move |(which, other)| {
+        (0..15_u8, 0..2_u32).prop_map(move |(which, other)| {
             let generation = generation + other; // half of the messages are of another dispatch
             match which {
                 0 | 1 => Event::Began { generation },
@@ -327,6 +345,8 @@ mod tests {
                 11 => Event::Assigned {
                     generation: generation + 1,
                 },
+                12 => Event::Unprepared(Reply::Error(Payload::Inline(vec![b'N']))),
+                13 => Event::QueueOverdue,
                 _ => Event::Exited(end()),
             }
         })
@@ -342,7 +362,9 @@ mod tests {
             state = next;
             match action {
                 Action::Answer(_) if current => (resolved, current) = (resolved + 1, false),
-                Action::Judge { .. } if current => (resolved, current) = (resolved + 1, false),
+                Action::Judge { .. } | Action::GiveBack if current => {
+                    (resolved, current) = (resolved + 1, false)
+                }
                 Action::Kill(_) => killed += 1,
                 Action::Send => assert!(assigned && !current, "a busy worker was given a call"),
                 _ => {}

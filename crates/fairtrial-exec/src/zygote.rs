@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::call::{Call, Work};
+use crate::call::{Call, HostTerms, Work};
 use crate::clock::until;
 use crate::dispatch::{PoolNews, Site, ZygoteEnd};
 use crate::environment::{Changes, WORKER_ID_PLACE, is_read_at_startup};
@@ -49,6 +50,8 @@ pub(crate) struct Key {
     pub(crate) preload: Vec<String>,
     /// What an interpreter reads once, at its start.
     pub(crate) startup_env: BTreeMap<String, Option<String>>,
+    /// What a worker gets of its host, once.
+    pub(crate) host: Option<Arc<HostTerms>>,
 }
 
 impl Key {
@@ -71,6 +74,7 @@ impl Key {
             python: terms.python.clone(),
             preload: terms.preload.clone(),
             startup_env,
+            host: terms.host.clone(),
         })
     }
 }
@@ -113,11 +117,7 @@ pub(crate) fn start(site: &Site, number: u64, key: &Key) -> std::io::Result<Zygo
     let task = site.launcher.open(news_sender);
     let mut link = Link::new(ours)?;
     link.send(Kind::Shim, 0, SHIM.join("\n").as_bytes(), None);
-    let configure = Dict::new()
-        .texts("preload", key.preload.iter().map(String::as_str))
-        .integer("signal", STACK_SIGNAL as u64)
-        .finish();
-    link.send(Kind::Configure, 0, &configure, None);
+    link.send(Kind::Configure, 0, &configure(key), None);
     let program = program(site, key);
     site.launcher.send(
         ToLauncher::Spawn { task, program },
@@ -144,6 +144,20 @@ pub(crate) fn start(site: &Site, number: u64, key: &Key) -> std::io::Result<Zygo
         task,
         end: end_sender,
     })
+}
+
+fn configure(key: &Key) -> Vec<u8> {
+    let configure = Dict::new()
+        .texts("preload", key.preload.iter().map(String::as_str))
+        .integer("signal", STACK_SIGNAL as u64);
+    let configure = match &key.host {
+        Some(host) => configure
+            .texts("sys_path", host.sys_path.iter().map(String::as_str))
+            .texts("argv", host.argv.iter().map(String::as_str))
+            .boolean("faulthandler", host.faulthandler),
+        None => configure,
+    };
+    configure.finish()
 }
 
 fn program(site: &Site, key: &Key) -> Program {

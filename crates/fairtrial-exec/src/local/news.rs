@@ -177,6 +177,12 @@ impl Pool {
         if self.unwanted.remove(&dispatch.id) {
             return self.resolve_unstarted(dispatch, Verdict::Cancelled, cancelled());
         }
+        if dispatch
+            .queue_deadline
+            .is_some_and(|at| at <= Instant::now())
+        {
+            return self.queue_timed_out(dispatch);
+        }
         self.enqueue(lane, dispatch);
     }
 

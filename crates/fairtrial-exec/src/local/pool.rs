@@ -314,10 +314,7 @@ impl Pool {
         {
             self.queue_deadlines.remove(&(at, id));
             if let Some(dispatch) = self.queue.remove(id) {
-                let waited = dispatch.call.queue_timeout.unwrap_or_default();
-                let message = format!("it waited for its turn longer than {waited:?}");
-                let report = ErrorReport::new("QueueTimeout", message);
-                self.resolve_unstarted(dispatch, Verdict::Cancelled, report);
+                self.queue_timed_out(dispatch);
             }
         }
         let idle_timeout = self.config.idle_timeout;
@@ -368,6 +365,13 @@ impl Pool {
             verdict,
         });
         dispatch.listener.ended(answer);
+    }
+
+    pub(super) fn queue_timed_out(&self, dispatch: Dispatch) {
+        let waited = dispatch.call.queue_timeout.unwrap_or_default();
+        let message = format!("it waited for its turn longer than {waited:?}");
+        let report = ErrorReport::new("QueueTimeout", message);
+        self.resolve_unstarted(dispatch, Verdict::Cancelled, report);
     }
 
     /// Of a call that no process ran.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tokio::sync::mpsc;
 
-use crate::call::{Call, CommandWork, Work};
+use crate::call::{Call, CommandWork, HostTerms, Work};
 use crate::dispatch::{Dispatch, Site, WorkerNumber};
 use crate::environment::Changes;
 use crate::error::EngineError;
@@ -32,6 +32,7 @@ pub(crate) type Mailbox = mpsc::UnboundedSender<ToWorker>;
 pub(crate) fn fork(
     site: &Site,
     zygote: TaskId,
+    host: Option<&HostTerms>,
     mode: Mode,
     identity: Identity,
 ) -> io::Result<Mailbox> {
@@ -41,6 +42,9 @@ pub(crate) fn fork(
     let (mailbox, mut worker) =
         Worker::new(site, mode, identity.number, identity.id, stdout, stderr);
     worker.link = Some(Link::new(ours)?);
+    if let Some(host) = host {
+        worker.initialize(host)?;
+    }
     let fork = ToLauncher::Fork {
         task: worker.task,
         zygote,

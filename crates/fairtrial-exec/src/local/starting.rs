@@ -178,7 +178,12 @@ impl Pool {
     ) -> io::Result<WorkerNumber> {
         let identity = self.identity();
         let (number, id) = (identity.number, identity.id.clone());
-        let mailbox = start::fork(site, zygote, mode, identity)?;
+        let host = self
+            .state(lane)
+            .key
+            .as_ref()
+            .and_then(|key| key.host.clone());
+        let mailbox = start::fork(site, zygote, host.as_deref(), mode, identity)?;
         self.add_member(number, id, lane, mode, mailbox);
         Ok(number)
     }

@@ -179,7 +179,7 @@ impl Worker {
         self.give_back(dispatches);
     }
 
-    fn give_back(&self, dispatches: Vec<Dispatch>) {
+    pub(super) fn give_back(&self, dispatches: Vec<Dispatch>) {
         if !dispatches.is_empty() {
             self.tell(PoolNews::GivenBack {
                 worker: self.number,

@@ -2,14 +2,14 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::call::{Arguments, Call, InvalidCall, Work};
+use crate::call::{Arguments, Call, HostTerms, InvalidCall, Work};
 use crate::dispatch::Site;
 use crate::environment::{Changes, is_read_at_startup};
 use crate::error::EngineError;
 use crate::marshal::Dict;
 use crate::protocol::INLINE_BYTES;
 use crate::scratch::ScratchDir;
-use crate::spill::sealed_argument;
+use crate::spill::{SpillPolicy, sealed_argument};
 use crate::worker::Mode;
 
 /// A call's frame: the payload, and a descriptor for arguments that are too large for it.
@@ -28,13 +28,26 @@ pub(crate) fn call_frame(
     scratch: Option<&ScratchDir>,
 ) -> Result<CallFrame, EngineError> {
     let terms = call.python().expect("only Python calls have frames");
-    let env = environment(site, call, worker_id, scratch);
-    let cwd = match (&call.cwd, scratch) {
-        (Some(cwd), _) => cwd.clone(),
-        (None, Some(scratch)) => scratch.path().to_path_buf(),
-        (None, None) => {
-            std::env::current_dir().map_err(EngineError::io("asking for the working directory"))?
-        }
+    let mut env = match &terms.host {
+        Some(_) => Changes::new(), // it got the rest at its start
+        None => worker_environment(site, worker_id),
+    };
+    if let Some(scratch) = scratch {
+        let tmpdir = scratch.path().to_string_lossy().into_owned();
+        env.insert("TMPDIR".into(), Some(tmpdir));
+    }
+    let changed = call
+        .env
+        .iter()
+        .filter(|(name, _)| !is_read_at_startup(name));
+    env.extend(changed.map(|(name, value)| (name.clone(), value.clone())));
+    let cwd = match (&call.cwd, scratch, &terms.host) {
+        (Some(cwd), ..) => Some(cwd.clone()),
+        (None, Some(scratch), _) => Some(scratch.path().to_path_buf()),
+        (None, None, Some(_)) => None,
+        (None, None, None) => Some(
+            std::env::current_dir().map_err(EngineError::io("asking for the working directory"))?,
+        ),
     };
     let path: Vec<_> = terms
         .python_path
@@ -44,8 +57,11 @@ pub(crate) fn call_frame(
     let variables = env
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_deref()));
-    let header = Dict::new()
-        .text("cwd", &cwd.to_string_lossy())
+    let header = match &cwd {
+        Some(cwd) => Dict::new().text("cwd", &cwd.to_string_lossy()),
+        None => Dict::new(),
+    };
+    let header = header
         .options("env", variables)
         .texts("path", path.iter().map(AsRef::as_ref))
         .text("result", &terms.result.to_string())
@@ -65,41 +81,50 @@ pub(crate) fn call_frame(
         Work::Pickled(work) => (header.text("kind", "pickled"), &work.body),
         Work::Command(_) => unreachable!("commands have no frames"),
     };
-    with_body(site, call, header, body)
+    with_body(&site.spill_policy(Some(call)), header, body)
 }
 
-/// What the worker itself changes; the rest its interpreter read at its start.
-fn environment(site: &Site, call: &Call, worker_id: &str, scratch: Option<&ScratchDir>) -> Changes {
+/// The frame that comes before the first call of a worker on a host's terms.
+pub(crate) fn initialize_frame(
+    site: &Site,
+    host: &HostTerms,
+    worker_id: &str,
+) -> Result<CallFrame, EngineError> {
+    let env = worker_environment(site, worker_id);
+    let variables = env
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_deref()));
+    let header = Dict::new()
+        .options("env", variables)
+        .boolean("initializer", host.initializer.is_some());
+    let header = match std::env::current_dir() {
+        Ok(cwd) => header.text("cwd", &cwd.to_string_lossy()),
+        Err(_) => header, // the host's was removed: there is none to share
+    };
+    let body = Arguments::from(host.initializer.clone().unwrap_or_default());
+    with_body(&site.spill_policy(None), header, &body)
+}
+
+/// What a worker itself changes; the rest its interpreter read at its start. A pickled function is the caller's own and
+/// finds the caller's `TMPDIR`.
+fn worker_environment(site: &Site, worker_id: &str) -> Changes {
     let mut env = Changes::from([("FAIRTRIAL_WORKER_ID".into(), Some(worker_id.into()))]);
     let host = &site.context.config.host_env;
-    let tmpdir = match scratch {
-        Some(scratch) => Some(scratch.path().to_string_lossy().into_owned()),
-        // A pickled function is the caller's own and finds the caller's.
-        None => host
-            .get(std::ffi::OsStr::new("TMPDIR"))
-            .map(|dir| dir.to_string_lossy().into_owned()),
-    };
-    if tmpdir.is_some() {
-        env.insert("TMPDIR".into(), tmpdir);
+    if let Some(dir) = host.get(std::ffi::OsStr::new("TMPDIR")) {
+        env.insert("TMPDIR".into(), Some(dir.to_string_lossy().into_owned()));
     }
-    let changed = call
-        .env
-        .iter()
-        .filter(|(name, _)| !is_read_at_startup(name));
-    env.extend(changed.map(|(name, value)| (name.clone(), value.clone())));
     env
 }
 
 fn with_body(
-    site: &Site,
-    call: &Call,
+    policy: &SpillPolicy,
     header: Dict,
     body: &Arguments,
 ) -> Result<CallFrame, EngineError> {
     let (inline, file) = match body {
         Arguments::Bytes(bytes) if bytes.len() as u64 <= INLINE_BYTES => (bytes.as_slice(), None),
         Arguments::Bytes(bytes) => {
-            let file = sealed_argument(bytes, &site.spill_policy(call))?;
+            let file = sealed_argument(bytes, policy)?;
             (&[][..], Some((file, bytes.len() as u64)))
         }
         Arguments::File { file, size } => {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::ahead::Ahead;
 use super::call_frame::{CallFrame, call_frame};
 use super::current::Current;
+use super::initialize::Initializer;
 use super::link::Link;
 use super::pipes::{Input, Output};
 use super::{Action, Ending, Event, Mode, State, step};
@@ -65,6 +66,7 @@ pub(crate) struct Worker {
     /// Untouched directories that only this worker's next calls may have, for it lives.
     pub(crate) own_scratch: Vec<ScratchDir>,
     pub(crate) ahead: Ahead,
+    pub(crate) initializer: Initializer,
     pub(crate) state: State,
     pub(crate) current: Option<Current>,
     pub(crate) pid: Option<u32>,
@@ -103,6 +105,7 @@ impl Worker {
             stdin: None,
             own_scratch: Vec::new(),
             ahead: Ahead::default(),
+            initializer: Initializer::None,
             state: State::Idle,
             current: None,
             pid: None,
@@ -156,15 +159,19 @@ impl Worker {
 
     fn next_timer(&self) -> Option<Instant> {
         let ack = match (&self.state, &self.current) {
-            (State::Sent { .. }, Some(current)) if self.mode != Mode::Command => {
-                Some(current.ack_by)
-            }
+            (State::Sent { .. }, Some(current)) if self.is_timed() => Some(current.ack_by),
             // Stopped before the zygote forked: that it forks at all is still waited for.
             (State::Ending(_), Some(current)) if self.pid.is_none() => Some(current.ack_by),
             _ => None,
         };
         let closed = self.closed_at.map(|at| at + CLOSING_GRACE);
-        [ack, closed].into_iter().flatten().min()
+        let queue = self.queue_deadline();
+        [ack, closed, queue].into_iter().flatten().min()
+    }
+
+    /// A program acknowledges by being there, and an initializer takes the time that it takes.
+    fn is_timed(&self) -> bool {
+        self.mode != Mode::Command && self.initializer != Initializer::Runs
     }
 
     fn timer(&mut self) {
@@ -181,6 +188,8 @@ impl Worker {
         } else if let (State::Ending(_), Some(current)) = (&self.state, &mut self.current) {
             current.ack_by = Instant::now() + self.site.context.config.ack_timeout;
             self.kill(Cause::Misbehaved);
+        } else if self.queue_deadline().is_some_and(|at| at <= Instant::now()) {
+            self.apply(Event::QueueOverdue);
         } else {
             self.apply(Event::AckOverdue);
         }
@@ -283,8 +292,13 @@ impl Worker {
         }
     }
 
-    fn send_call(&mut self) {
-        let Some(current) = &mut self.current else {
+    /// Unless it has an initializer to run first: then when that has returned.
+    pub(super) fn send_call(&mut self) {
+        let Some(current) = self
+            .current
+            .as_mut()
+            .filter(|_| self.initializer == Initializer::None)
+        else {
             return;
         };
         if let (Some(link), Some(frame)) = (&mut self.link, current.frame.take()) {
@@ -404,6 +418,7 @@ impl Worker {
         match action {
             Action::Wait => {}
             Action::Send => self.send_call(),
+            Action::GiveBack => self.give_back_unsent(),
             Action::Stale => self.stale_frames += 1,
             Action::Begin => self.begin(),
             Action::Provide(bytes) => self.provide(bytes),
@@ -476,7 +491,7 @@ impl Worker {
                 "it asks for a file of {bytes} bytes out of turn"
             )));
         }
-        let policy = self.site.spill_policy(current.call());
+        let policy = self.site.spill_policy(Some(current.call()));
         let file = ResultFile::create(bytes, &policy).and_then(|file| {
             file.fd()
                 .try_clone_to_owned()

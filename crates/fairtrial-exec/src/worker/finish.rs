@@ -101,8 +101,11 @@ impl Worker {
         self.clean_up();
         let reason = judge::exit_reason(ending.as_ref(), self.current.is_some(), self.mode);
         if let Some(current) = self.current.take() {
-            let stopped = matches!(ending, Some(Ending::Stopped(_) | Ending::Misbehaved(_)));
-            if (began && current.began_ns.is_some()) || stopped {
+            let decided = matches!(
+                ending,
+                Some(Ending::Stopped(_) | Ending::Misbehaved(_) | Ending::Unprepared(_))
+            );
+            if (began && current.began_ns.is_some()) || decided {
                 self.judge_call(current, ending, end);
             } else {
                 let overdue = matches!(ending, Some(Ending::NoAck));
@@ -126,7 +129,9 @@ impl Worker {
         // An acknowledgement that was read after the end was sent before it.
         current.began_ns = current.began_ns.map(|began_ns| began_ns.min(end.at_ns));
         let ending = ending.map(|ending| match ending {
-            Ending::Replied(reply) => Ok(settle(reply, current.file.take(), Writers::Dead)),
+            Ending::Replied(reply) | Ending::Unprepared(reply) => {
+                Ok(settle(reply, current.file.take(), Writers::Dead))
+            }
             other => Err(other),
         });
         let measured = Measured::of_dead(end);

@@ -149,7 +149,10 @@ pub(crate) fn ended(
             )),
             None,
         ),
-        Some(Err(Ending::Replied(_) | Ending::NoAck | Ending::Retired(_))) | None => {
+        Some(Err(
+            Ending::Replied(_) | Ending::Unprepared(_) | Ending::NoAck | Ending::Retired(_),
+        ))
+        | None => {
             let (verdict, error) = facts.by_itself(exit);
             (verdict, None, error, Some(exit))
         }
@@ -165,7 +168,7 @@ pub(crate) fn exit_reason(ending: Option<&Ending>, had_call: bool, mode: Mode) -
         Some(Ending::Stopped(Cause::Cancelled)) => ExitReason::Cancelled,
         Some(Ending::Stopped(cause)) => ExitReason::Limit(stopped(*cause)),
         Some(Ending::Retired(reason)) => *reason,
-        Some(Ending::Misbehaved(_) | Ending::NoAck) => ExitReason::Crashed,
+        Some(Ending::Misbehaved(_) | Ending::NoAck | Ending::Unprepared(_)) => ExitReason::Crashed,
         None if had_call && mode == Mode::Command => ExitReason::CallDone,
         None => ExitReason::Crashed,
     }

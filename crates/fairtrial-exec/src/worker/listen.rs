@@ -4,6 +4,7 @@ use tokio::time::Instant;
 
 use super::current::Current;
 use super::drive::Worker;
+use super::initialize::Initializer;
 use super::{Ending, Event, Payload, Reply, State, judge};
 use crate::linux::monotonic::now_ns;
 use crate::protocol::Kind;
@@ -39,7 +40,11 @@ impl Worker {
                     self.hear_frame(frame.header.kind, frame.header.generation, frame.payload)
                 }
                 // Between calls the shim says nothing, so half a frame is what an earlier call left.
-                Ok(None) if matches!(self.state, State::Idle) && link.has_half() => {
+                Ok(None)
+                    if matches!(self.state, State::Idle)
+                        && self.initializer == Initializer::None
+                        && link.has_half() =>
+                {
                     if !link.drain() {
                         self.apply(Event::Malformed("half a frame between calls".into()));
                     }
@@ -60,6 +65,9 @@ impl Worker {
     }
 
     fn hear_frame(&mut self, kind: Kind, generation: u32, payload: Vec<u8>) {
+        if self.initializer != Initializer::None {
+            return self.hear_initializer(kind, generation, payload);
+        }
         let event = match (kind, payload.len()) {
             (Kind::Ack, 0) => {
                 self.stamp_begin(generation);
@@ -164,6 +172,9 @@ impl Worker {
     }
 
     pub(super) fn check_output(&mut self) {
+        if self.initializer != Initializer::None {
+            return; // no call's output
+        }
         let Some(limit) = self
             .current
             .as_ref()

@@ -11,6 +11,7 @@ mod doctor_cli;
 mod environment;
 mod exec_cli;
 mod faults;
+mod host_terms;
 mod hostile;
 mod isolation;
 mod issue;
