@@ -73,7 +73,7 @@ class Executor(concurrent.futures.Executor):
         )
         body = None if initializer is None else _pickling.body((initializer, tuple(initargs), {}))
         self._pool = _Pool({"max_workers": max_workers, "max_calls": max_tasks_per_child}, body)
-        self._terms.made(None)  # the engine's objections are raised here
+        self._terms.made(body)  # the engine's objections are raised here
 
     @property
     def _max_workers(self) -> int:
@@ -191,8 +191,7 @@ class _Terms:
         self.cwd: str | None = None
         self.capture_bytes = DEFAULT_CAPTURE_BYTES
         self.echo: bool = terms["echo"]
-        self._made: _engine.Terms | None = None
-        self._sys_path: list[str] = []
+        self._made: tuple[list[str], bytes | None, _engine.Terms] | None = None
 
     def changed(self, changed: Mapping[str, Any]) -> _Terms:
         terms = dict(self.given)
@@ -213,26 +212,29 @@ class _Terms:
 
     def made(self, initializer: bytes | None) -> _engine.Terms:
         """The engine's form: made anew when `sys.path` changed, for workers have the host's."""
-        if self._made is None or sys.path != self._sys_path:
-            self._sys_path = list(sys.path)
-            given = self.given
-            env = dict(os.environ) if given["env"] == "inherit" else given["env"] or {}
-            python = {
-                "python": given["python"],
-                "python_path": [],
-                # A call by value needs it, and a fresh process would import it each time.
-                "preload": [*given["preload"], *(["cloudpickle"] if self.isolation == "fresh" else [])],
-                "isolation": self.isolation,
-                "result": given["result"],
-                "host": {
-                    "sys_path": [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)],
-                    "argv": list(getattr(sys, "argv", [])),
-                    "faulthandler": os.environ.get("PYTHONFAULTHANDLER") != "0",
-                    "initializer": initializer,
-                },
-            }
-            self._made = _engine.Terms.pickled(engine_terms(self, env), python)
-        return self._made
+        made = self._made
+        if made is None or made[0] != sys.path or made[1] is not initializer:
+            made = self._made = (list(sys.path), initializer, self._make(initializer))
+        return made[2]
+
+    def _make(self, initializer: bytes | None) -> _engine.Terms:
+        given = self.given
+        env = dict(os.environ) if given["env"] == "inherit" else given["env"] or {}
+        python = {
+            "python": given["python"],
+            "python_path": [],
+            # A call by value needs it, and a fresh process would import it each time.
+            "preload": [*given["preload"], *(["cloudpickle"] if self.isolation == "fresh" else [])],
+            "isolation": self.isolation,
+            "result": given["result"],
+            "host": {
+                "sys_path": [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)],
+                "argv": list(getattr(sys, "argv", [])),
+                "faulthandler": os.environ.get("PYTHONFAULTHANDLER") != "0",
+                "initializer": initializer,
+            },
+        }
+        return _engine.Terms.pickled(engine_terms(self, env), python)
 
 
 def _options(timeout=None, limits=None, env=None, echo=None, isolation=None, preload=None, sandbox=None, result=None):  # type: ignore[no-untyped-def]

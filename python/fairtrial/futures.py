@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from . import _engine
 from ._delivery import delivery
-from .errors import CandidateError, ResultError, error_of
+from .errors import Cancelled, CandidateError, ResultError, error_of
 from .outcomes import Outcome
 
 T = TypeVar("T")
@@ -125,8 +125,8 @@ class Future(concurrent.futures.Future[T], Generic[T]):
 
     def _settle(self) -> None:
         """The call is over: tells those who watch, once."""
-        ending = self._pending.ending()
-        if self._breakage.report is not None and ending != "ok":
+        ending = self._ending()
+        if self._breakage.report is not None and ending == "failed":
             self._look_for_breakage()
         condition = self.__dict__.setdefault("condition", threading.Condition())
         with condition:
@@ -156,10 +156,14 @@ class Future(concurrent.futures.Future[T], Generic[T]):
 
     # -- the answer, made once in the thread that asks first
 
+    def _ending(self) -> str | None:
+        with self.__dict__.setdefault("lock", threading.RLock()):
+            return self.__dict__.get("ended") or self._pending.ending()
+
     def _take_outcome(self) -> Outcome:
         with self.__dict__.setdefault("lock", threading.RLock()):
             if "taken" not in self.__dict__:
-                self._state  # settled while the answer is there to be looked at  # noqa: B018
+                self.ended = self._ending()  # it cannot be told from the answer once that is taken
                 self.taken = Outcome(self._pending.take())
             return self.taken
 
@@ -175,7 +179,9 @@ class Future(concurrent.futures.Future[T], Generic[T]):
             outcome = self._take_outcome()
         except _engine.EngineError as error:
             return None, error
-        if outcome.verdict == "ok" and self._settled != CANCELLED_AND_NOTIFIED:
+        if outcome.verdict == "ok" and self._ending() == "cancelled":
+            return None, Cancelled("cancelled: the call ended as it was given up", outcome)
+        if outcome.verdict == "ok":
             try:
                 return outcome.value, None
             except BaseException as error:
