@@ -37,9 +37,10 @@
 //! has returned, or `Error` (a record with verdict `setup_failed` and type `InitializerFailed`). Its first `Call` is
 //! sent when it is ready. What the initializer left is the state that calls start from.
 //!
-//! `Call`, and for each: `Ack` before anything is decoded; `Run` just before the user's code; then one of `Value`,
-//! `Error`, or, when the payload is larger than `inline` bytes, `Need` (`<Q`: bytes), answered by `File` (a
-//! descriptor), and `Filed` (`<BQ`: which kind the payload would have had, its size).
+//! `Call`, and for each: `Ack` before anything is decoded; for `source`, `Run` just before the user's code; then one of
+//! `Value`, `Error`, or, when the payload is larger than `inline` bytes, `Need` (`<Q`: bytes), answered by `File` (a
+//! descriptor), and `Filed` (`<BQ`: which kind the payload would have had, its size). A `pickled` call is its caller's
+//! own code from its first byte on: a `Run` would prove nothing, and costs a wake-up.
 //!
 //! A `Call` payload is `<I` the header's length, the header (marshal, a dict), the body. The body holds the
 //! arguments: data codec for `source`, a pickle (see below) for `pickled`. With `body_size` in the header the body is
