@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
+from multiprocessing.process import current_process
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from . import _echo, _engine, _lifetime, _pickling
@@ -231,6 +232,7 @@ class _Terms:
                 "sys_path": [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)],
                 "argv": list(getattr(sys, "argv", [])),
                 "faulthandler": os.environ.get("PYTHONFAULTHANDLER") != "0",
+                "authkey": current_process().authkey.hex() if self.sandbox == "none" else None,
                 "initializer": initializer,
             },
         }
