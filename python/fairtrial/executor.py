@@ -151,10 +151,13 @@ class _Map(Iterator[T]):
         self._end = None if timeout is None else monotonic() + timeout
         self._executor = executor if buffersize else None
         self._fn, self._items = fn, items
+        self._begun = False
+        self._futures: deque[Future[T]] = deque()
         submit = executor.submit
-        self._futures = deque(submit(fn, *item) for item in (islice(items, buffersize) if buffersize else items))
+        self._futures.extend(submit(fn, *item) for item in (islice(items, buffersize) if buffersize else items))
 
     def __next__(self) -> T:
+        self._begun = True
         if not self._futures:
             raise StopIteration
         if self._executor is not None:
@@ -176,7 +179,8 @@ class _Map(Iterator[T]):
                 future.cancel()
 
     def __del__(self) -> None:
-        self.close()
+        if self._begun:  # a map whose results nobody asks for still runs
+            self.close()
 
 
 class _Terms:
