@@ -70,7 +70,7 @@ _INITIALIZER_CAPTURE = 16 << 10
 class Worker:
     """Runs calls, one after the other, and answers each exactly once."""
 
-    def __init__(self, dump_signal, id_address, host):
+    def __init__(self, dump_signal, id_address, host, authkey=None):
         """Made in the zygote: each page that a worker need not write after the fork saves it a fault."""
         open_streams()
         here, there = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -86,6 +86,7 @@ class Worker:
         self.after_import = AfterImport()
         self.compiled = {}
         self.host = host
+        self.authkey = authkey
         self.unmet = None  # why the worker is not where its host wants it
         self.home = None
         self.running = False
@@ -110,7 +111,14 @@ class Worker:
             # 128 bits, as four words: `seed()` takes eight times as long. `random` is reseeded by CPython itself.
             numpy_random.seed(list(_unpack_from("<4I", _urandom(16))))
         if self.host:
-            self.after_import.act("multiprocessing.process", _name_process, lasting=True)
+            self.after_import.act("multiprocessing.process", self.adopt, lasting=True)
+
+    def adopt(self, process):
+        """In `multiprocessing`'s eyes a worker is not the main process (PY-29), but one of its host's."""
+        current = process.current_process()
+        current.name = "FairtrialWorker-%d" % getpid()
+        if self.authkey is not None:
+            current.authkey = bytes.fromhex(self.authkey)
 
     def rehearse(self):
         """While no call waits, in a worker forked ahead: each page that a call touches first after a fork is a fault,
@@ -504,11 +512,6 @@ def _find_function(names, name, filename):
         message = "`%s` in `%s` is not callable: its type is `%s`" % (name, filename, type_name(type(found)))
         raise Refused("TypeError", message)
     return found
-
-
-def _name_process(process):
-    """In `multiprocessing`'s eyes a worker is not the main process (PY-29)."""
-    process.current_process().name = "FairtrialWorker-%d" % getpid()
 
 
 def _run_coroutine(coroutine):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import pickle
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED, LOGGER, PENDING, RUNNING
 from concurrent.futures.process import BrokenProcessPool, _RemoteTraceback
@@ -185,7 +186,8 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     def _bad_result(self, error: BaseException) -> ResultError:
         message = f"bad_result: the value cannot be unpickled: {type(error).__name__}: {error}"
         failure = ResultError(message, self._take_outcome())
-        failure.__cause__ = error
+        # As text: the error itself would keep its frames.
+        failure.__cause__ = _RemoteTraceback(f'\n"""\n{"".join(traceback.format_exception(error))}"""')
         return failure
 
     def _read_answer(self) -> tuple[Any, BaseException | None]:

@@ -134,6 +134,8 @@ pub struct HostTerms {
     pub argv: Vec<String>,
     /// Whether a crash writes its stack to stderr.
     pub faulthandler: bool,
+    /// The key of `multiprocessing`'s connections, in hexadecimal, so that workers can use the host's managers.
+    pub authkey: Option<String>,
     /// A pickled callable with its arguments (laid out as [`PickledWork::body`]), run before a worker's first call.
     pub initializer: Option<Vec<u8>>,
 }

@@ -21,7 +21,7 @@
 //! (`SOCK_SEQPACKET`). The engine sends `Shim` (the shim's source text), then `Configure` (marshal: a dict with
 //! `preload`, a list of module names, and `signal`, the number of the stack-dump signal; with a host's terms also
 //! `sys_path` and `argv`, which replace the interpreter's own before anything is preloaded, and `faulthandler`, whether
-//! a crash writes its stack to stderr). The zygote answers `Ready` (data codec: a dict with `version`, `threads`,
+//! a crash writes its stack to stderr, and perhaps `authkey`, that of the host's `multiprocessing`). The zygote answers `Ready` (data codec: a dict with `version`, `threads`,
 //! `pid`) or `Error` (an error record, then it exits).
 //!
 //! The launcher asks for a worker by one packet, `<I`: the number of the request, carrying three descriptors (the
