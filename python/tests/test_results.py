@@ -3,8 +3,9 @@
 import pickle
 from concurrent.futures.process import BrokenProcessPool, _RemoteTraceback
 
-import fairtrial as ft
 import pytest
+
+import fairtrial as ft
 
 
 def fail():
