@@ -10,8 +10,10 @@ from fcntl import fcntl as _fcntl
 from os import chdir as _chdir
 from os import close as _close
 from os import dup2 as _dup2
+from os import fchdir as _fchdir
 from os import getcwd as _getcwd
 from os import listdir as _listdir
+from os import open as _open
 from os import pipe as _pipe
 from os import putenv as _putenv
 from os import umask as _umask
@@ -26,6 +28,19 @@ import resource as _resource  # noqa: E402
 
 if not _resource_was_loaded:
     del _sys.modules["resource"]  # so that its presence tells whether a candidate may have touched a limit
+
+_touched = []  # not empty: handlers, masks or timers may have been changed
+
+
+def _watch(function):
+    def call(*args):
+        _touched.append(True)
+        return function(*args)
+
+    for name in ("__module__", "__name__", "__qualname__", "__doc__", "__text_signature__"):
+        setattr(call, name, getattr(function, name, None))
+    return call
+
 
 _getsignal = _signal.getsignal
 _setsignal = _signal.signal
@@ -44,7 +59,12 @@ _settrace, _setprofile = _sys.settrace, _sys.setprofile
 _getrecursionlimit, _setrecursionlimit = _sys.getrecursionlimit, _sys.setrecursionlimit
 _FileIO, _BufferedReader, _TextIOWrapper = _io.FileIO, _io.BufferedReader, _io.TextIOWrapper
 _modules = _sys.modules
+# Asking the kernel after each call costs more than most calls, so who changes something leaves a note.
+_signals_are_watched = "signal" not in _modules  # else somebody may have the functions themselves
+for _name in ("signal", "siginterrupt", "set_wakeup_fd", "setitimer", "alarm", "pthread_sigmask"):
+    setattr(_signal, _name, _watch(getattr(_signal, _name)))
 _sys_names, _os_names = vars(_sys), vars(_os)  # of which a candidate may delete any
+_O_HERE = _os.O_PATH | _os.O_DIRECTORY | _os.O_CLOEXEC
 _HIGH = 200  # candidates count descriptors from 3; the shim's own are out of their way
 
 
@@ -120,6 +140,7 @@ class Terms:
         self.path_list = _sys.path
         self.argv_list = _sys.argv
         self.kept = None  # duplicates of descriptors 0 to 2, once the worker is reused
+        self.home = None  # a descriptor of the base's cwd, if most calls stay there
         self.asked = None
         self.entries = ()
         self.evicted = {}
@@ -135,13 +156,10 @@ class Terms:
         self.base_cwd = self.cwd = _getcwd_or_none()
         self.asked = None
 
-    def prepare_reuse(self):
-        """What only a worker that serves several calls must remember."""
-        if self.kept is None:
-            self.kept = [raise_descriptor(number) for number in (0, 1, 2)]
-            self._take_reuse_base()
-
-    def _take_reuse_base(self):
+    def prepare_reuse(self, stays):
+        """What only a worker that serves several calls must remember. `stays`: most calls have no cwd of their own."""
+        self.kept = [raise_descriptor(number) for number in (0, 1, 2)]
+        self.home = _open_here() if stays else None
         self.argv = list(self.argv_list)
         self.umask = _umask(0o077)
         _umask(self.umask)
@@ -183,13 +201,17 @@ class Terms:
             _os.environ = self.environ
             self.environ._data = self.data
             self._set_environ(self.env)
-        if _getcwd_or_none() != self.cwd:
+        if self.home is not None and self.cwd is self.base_cwd:
+            _fchdir(self.home)  # half the price of asking where we are
+        elif _getcwd_or_none() != self.cwd:
             _chdir(self.cwd)
         _umask(self.umask)
-        if "signal" in _modules:  # else none was set
+        if _touched or not _signals_are_watched:
             self._restore_signals()
-        for number, kept in enumerate(self.kept):
-            _dup2(kept, number)
+        stdin, stdout, stderr = self.kept
+        _dup2(stdin, 0)
+        _dup2(stdout, 1)
+        _dup2(stderr, 2)
         if not self._streams_hold():
             self._restore_streams()
         if _getrecursionlimit() != self.recursion_limit:
@@ -252,6 +274,7 @@ class Terms:
                 raise SetupFailed("cannot set rlimit %s to %s: %s" % (which, value, error)) from None
 
     def _restore_signals(self):
+        _touched.clear()
         _setitimer(1, 0)  # 0 was disarmed as soon as the candidate returned
         _setitimer(2, 0)
         _sigmask(_SIG_SETMASK, ())
@@ -333,6 +356,16 @@ def _getcwd_or_none():
         return _getcwd()
     except OSError:
         return None  # removed under us
+
+
+def _open_here():
+    try:
+        descriptor = _open(".", _O_HERE)
+    except OSError:
+        return None  # removed under us, or not ours to enter again
+    high = raise_descriptor(descriptor)
+    _close(descriptor)
+    return high
 
 
 def _os_bytes(text):

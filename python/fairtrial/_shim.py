@@ -45,7 +45,7 @@ def serve(engine, launcher):
     enable_crash_reports()  # perhaps by PYTHONFAULTHANDLER, or a preload; the reset took their handlers away
     if _libc:
         _unbuffer_c_stdout()
-    worker = Worker(configure.get("signal"), id_address, host)
+    worker = Worker(configure.get("signal"), id_address, host, configure.get("authkey"))
     _os.write(launcher, _NUMBER_AND_PID.pack(0, getpid()))
     version = "%d.%d.%d" % _sys.version_info[:3]
     ready = {"version": version, "threads": threads, "pid": getpid()}

@@ -12,6 +12,7 @@ from os import urandom as _urandom
 from struct import Struct as _Struct
 from struct import pack as _pack
 from struct import unpack_from as _unpack_from
+from time import process_time_ns as _process_time_ns
 
 _U32 = _Struct("<I")
 _SIZE = _Struct("<Q")
@@ -20,6 +21,8 @@ _PICKLE_HEAD = _Struct("<QQ")
 _USAGE = _Struct("<QQ")
 _IOV_MAX = 1024
 _BUFFER_ALIGNMENT = 64
+_TICK_NS = 10_000_000
+_getrusage, _RUSAGE_SELF = _resource.getrusage, _resource.RUSAGE_SELF
 
 
 _REHEARSAL_SOURCE = "def f(x):\n    return [x]\n"
@@ -67,7 +70,7 @@ _INITIALIZER_CAPTURE = 16 << 10
 class Worker:
     """Runs calls, one after the other, and answers each exactly once."""
 
-    def __init__(self, dump_signal, id_address, host):
+    def __init__(self, dump_signal, id_address, host, authkey=None):
         """Made in the zygote: each page that a worker need not write after the fork saves it a fault."""
         open_streams()
         here, there = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -83,12 +86,14 @@ class Worker:
         self.after_import = AfterImport()
         self.compiled = {}
         self.host = host
+        self.authkey = authkey
         self.unmet = None  # why the worker is not where its host wants it
         self.home = None
         self.running = False
         self.pid = None
         self.claims = None
-        self.usage = None
+        self.header_text = self.header = None  # of the last call
+        self.met = None  # the header whose terms hold and need no renewal
 
     def begin(self, channel, stdout, stderr):
         """After the fork: takes its own descriptors, and draws its own random numbers."""
@@ -106,7 +111,14 @@ class Worker:
             # 128 bits, as four words: `seed()` takes eight times as long. `random` is reseeded by CPython itself.
             numpy_random.seed(list(_unpack_from("<4I", _urandom(16))))
         if self.host:
-            self.after_import.act("multiprocessing.process", _name_process, lasting=True)
+            self.after_import.act("multiprocessing.process", self.adopt, lasting=True)
+
+    def adopt(self, process):
+        """In `multiprocessing`'s eyes a worker is not the main process (PY-29), but one of its host's."""
+        current = process.current_process()
+        current.name = "FairtrialWorker-%d" % getpid()
+        if self.authkey is not None:
+            current.authkey = bytes.fromhex(self.authkey)
 
     def rehearse(self):
         """While no call waits, in a worker forked ahead: each page that a call touches first after a fork is a fault,
@@ -155,9 +167,6 @@ class Worker:
             descriptor = self.channel.take_descriptor()  # came with the first of them
             self.claims = raise_descriptor(descriptor)
             close(descriptor)
-            from resource import RUSAGE_SELF, getrusage
-
-            self.usage = lambda: getrusage(RUSAGE_SELF)
         try:
             return bool(_read(self.claims, 8))
         except BlockingIOError:
@@ -167,15 +176,18 @@ class Worker:
         """Runs one call and replies. Tells whether another may follow."""
         self.running = False
         header_end = 4 + _U32.unpack_from(payload)[0]
-        header = _load_header(payload[4:header_end])
+        header_text = bytes(payload[4:header_end])  # and no view: that would keep the arguments
+        if header_text != self.header_text:
+            self.header_text, self.header = header_text, _load_header(header_text)
+        header = self.header
         pickled = header["kind"] == "pickled"
         reuse = header.get("reuse")
-        if reuse:
-            self.terms.prepare_reuse()
-        before = self.usage() if self.usage else None
+        if reuse and self.terms.kept is None:
+            self.terms.prepare_reuse(self.host)
+        before = _process_time_ns() if self.claims is not None else None
         try:
             if pickled:
-                value = self.call_pickled(generation, header, payload, header_end)
+                value = self.call_pickled(header, payload, header_end)
             else:
                 value = self.call_source(generation, header, payload, header_end)
             if type(value) is _Coroutine:
@@ -187,16 +199,14 @@ class Worker:
             self.flush(1)
             kind, chunks = ERROR, [b"".join(encode(self.record(error, header)))]
             error = None
-        if before:
+        if before is not None:
             # With calls sent ahead the next one runs before the engine could look.
-            after = self.usage()
-            user_s, system_s = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
-            self.channel.hold(USAGE, generation, _USAGE.pack(int(user_s * 1e9), int(system_s * 1e9)))
+            self.channel.hold(USAGE, generation, _USAGE.pack(*_split_time(_process_time_ns() - before)))
         self.reply(generation, kind, chunks, header, reuse and self.channel.has_call())
         chunks = None
         if reuse:
-            _modules.pop("__candidate__", None)
             if not pickled:
+                _modules.pop("__candidate__", None)
                 self.terms.leave()  # first: the reply is out, so the directory may be gone at any moment
             self.terms.settle()
             self.after_import.clear()
@@ -251,8 +261,11 @@ class Worker:
     # -- before the user's code
 
     def set_up(self, header):
+        if header is self.met:
+            return
         if self.unmet:
             raise self.unmet
+        self.met = None
         env = header.get("env")
         if env:
             worker_id = env.get("FAIRTRIAL_WORKER_ID")
@@ -264,6 +277,8 @@ class Worker:
         seed = env.get("FAIRTRIAL_SEED") if env else None
         if seed is not None:
             self.seed(seed)
+        elif header.get("kind") == "pickled" and not (header.get("path") or header.get("rlimits")):
+            self.met = header  # `settle` sees to it
 
     def seed(self, text):
         try:
@@ -307,31 +322,33 @@ class Worker:
         module.__file__ = filename
         module.__builtins__ = _candidate_builtins
         _modules["__candidate__"] = module
-        self.run(generation)
+        self.channel.send(RUN, generation)
+        self.running = True
         exec(code, module.__dict__)
         return _call(_find_function(module.__dict__, name, filename), args, kwargs)
 
-    def call_pickled(self, generation, header, payload, start):
+    def call_pickled(self, header, payload, start):
         self.home = None
         if not _pickle_functions:
             _load_pickle()  # now at the latest: the call's terms can change what is found
         self.set_up(header)
         function, args, kwargs = self.unpickle(header, payload, start, "the arguments")
-        self.run(generation)
+        self.running = True
         return _call(function, args, kwargs)
 
     def unpickle(self, header, payload, start, what):
         loads = _pickle_functions["loads"]
         try:
+            if "body_size" not in header:
+                length, count = _PICKLE_HEAD.unpack_from(payload, start)
+                if not count:
+                    function, args, kwargs = loads(payload[start + 16 : start + 16 + length])
+                    return function, args, kwargs
             pickle, buffers = _split_pickle(self.body(header, payload, start))
             function, args, kwargs = loads(pickle, buffers=buffers) if buffers else loads(pickle)
         except BaseException as error:
             raise SetupFailed("cannot unpickle %s: %s" % (what, summary(error))) from error
         return function, args, kwargs
-
-    def run(self, generation):
-        self.channel.send(RUN, generation)
-        self.running = True
 
     def know_source(self, filename, source):
         sources.clear()
@@ -350,7 +367,7 @@ class Worker:
             # The candidate forked, and the child came back up to us: it has no call to answer.
             _flush_streams()
             _exit(code)
-        if "signal" in _modules:
+        if _touched or not _signals_are_watched:
             _setitimer(0, 0)  # a handler must not raise in the shim's own code
         _flush_streams()
 
@@ -393,7 +410,7 @@ class Worker:
         return error_record(error, "exception", capture, self.home)
 
     def reply(self, generation, kind, chunks, header, more):
-        size = sum(map(_nbytes, chunks))
+        size = _nbytes(chunks[0]) if len(chunks) == 1 else sum(map(_nbytes, chunks))
         if size <= header.get("inline", 65536):
             # With a call waiting, what is left to do before its acknowledgement takes microseconds.
             (self.channel.hold if more else self.channel.send)(kind, generation, b"".join(chunks))
@@ -417,6 +434,7 @@ class AfterImport:
     def __init__(self):
         self.actions = {}
         self.lasting = {}  # those that wait beyond the present call
+        self.placed = False
 
     def act(self, name, action, lasting=False):
         module = _modules.get(name)
@@ -426,12 +444,15 @@ class AfterImport:
         (self.lasting if lasting else self.actions)[name] = action
         if self not in _sys.meta_path:
             _sys.meta_path.insert(0, self)
+        self.placed = True
 
     def clear(self):
-        if self.actions:
+        if self.placed:
             self.actions.clear()
-        if not self.lasting and self in _sys.meta_path:
-            _sys.meta_path.remove(self)
+            if not self.lasting:
+                self.placed = False
+                if self in _sys.meta_path:
+                    _sys.meta_path.remove(self)
 
     def find_spec(self, name, path=None, target=None):
         action = self.actions.pop(name, None) or self.lasting.pop(name, None)
@@ -493,11 +514,6 @@ def _find_function(names, name, filename):
     return found
 
 
-def _name_process(process):
-    """In `multiprocessing`'s eyes a worker is not the main process (PY-29)."""
-    process.current_process().name = "FairtrialWorker-%d" % getpid()
-
-
 def _run_coroutine(coroutine):
     import asyncio
 
@@ -510,6 +526,15 @@ def _flush_streams():
             getattr(_sys, name).flush()
         except BaseException:
             pass  # closed, detached or replaced by anything at all
+
+
+def _split_time(total_ns):
+    """User and system time. The kernel knows the two parts only by ticks, which say nothing of a call within one."""
+    if total_ns < _TICK_NS:
+        return total_ns, 0
+    usage = _getrusage(_RUSAGE_SELF)
+    user_ns = int(total_ns * usage.ru_utime / (usage.ru_utime + usage.ru_stime))
+    return user_ns, total_ns - user_ns
 
 
 def _nbytes(chunk):
@@ -540,7 +565,8 @@ def encode_pickle(value):
     buffers = []
     pickle = _dumps(value, buffers.append)
     if not buffers:
-        return [_PICKLE_HEAD.pack(len(pickle), 0), pickle]
+        head = _PICKLE_HEAD.pack(len(pickle), 0)
+        return [head + pickle] if len(pickle) < 65536 else [head, pickle]
     raws = [buffer.raw() for buffer in buffers]
     sizes = [raw.nbytes for raw in raws]
     chunks = [_PICKLE_HEAD.pack(len(pickle), len(sizes)) + _pack("<%dQ" % len(sizes), *sizes), pickle]

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
+from multiprocessing.process import current_process
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from . import _echo, _engine, _lifetime, _pickling
@@ -151,10 +152,13 @@ class _Map(Iterator[T]):
         self._end = None if timeout is None else monotonic() + timeout
         self._executor = executor if buffersize else None
         self._fn, self._items = fn, items
+        self._begun = False
+        self._futures: deque[Future[T]] = deque()
         submit = executor.submit
-        self._futures = deque(submit(fn, *item) for item in (islice(items, buffersize) if buffersize else items))
+        self._futures.extend(submit(fn, *item) for item in (islice(items, buffersize) if buffersize else items))
 
     def __next__(self) -> T:
+        self._begun = True
         if not self._futures:
             raise StopIteration
         if self._executor is not None:
@@ -176,7 +180,8 @@ class _Map(Iterator[T]):
                 future.cancel()
 
     def __del__(self) -> None:
-        self.close()
+        if self._begun:  # a map whose results nobody asks for still runs
+            self.close()
 
 
 class _Terms:
@@ -192,8 +197,7 @@ class _Terms:
         self.cwd: str | None = None
         self.capture_bytes = DEFAULT_CAPTURE_BYTES
         self.echo: bool = terms["echo"]
-        self._made: _engine.Terms | None = None
-        self._sys_path: list[str] = []
+        self._made: tuple[list[str], bytes | None, _engine.Terms] | None = None
 
     def changed(self, changed: Mapping[str, Any]) -> _Terms:
         terms = dict(self.given)
@@ -229,6 +233,7 @@ class _Terms:
                     "sys_path": [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)],
                     "argv": list(getattr(sys, "argv", [])),
                     "faulthandler": os.environ.get("PYTHONFAULTHANDLER") != "0",
+                    "authkey": current_process().authkey.hex() if self.sandbox == "none" else None,
                     "initializer": given["initializer"],
                 },
             }

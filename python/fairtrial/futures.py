@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import pickle
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED, LOGGER, PENDING, RUNNING
 from concurrent.futures.process import BrokenProcessPool, _RemoteTraceback
@@ -12,10 +13,13 @@ from typing import Any, Generic, TypeVar
 
 from . import _engine
 from ._delivery import delivery
-from .errors import CandidateError, Cancelled, ResultError, error_of
+from .errors import Cancelled, CandidateError, ResultError, error_of
 from .outcomes import Outcome
 
 T = TypeVar("T")
+
+_RLock = threading.RLock
+_loads = pickle.loads
 
 
 class Breakage:
@@ -44,9 +48,14 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         self._pending = pending
         self._breakage = breakage
         self._settled: str | None = None
-        self._waiters: list[Any] = []
-        self._done_callbacks: list[Callable[[Any], Any]] = []
         self._answer: tuple[Any, BaseException | None] | None = None
+        self._lock = _RLock()  # the answer is made once
+
+    def __getattr__(self, name: str) -> Any:
+        # Most futures are only waited for: the rest is made when it is first needed.
+        if name in ("_waiters", "_done_callbacks"):
+            return self.__dict__.setdefault(name, [])
+        raise AttributeError(name)
 
     # -- what callers use
 
@@ -158,21 +167,35 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     # -- the answer, made once in the thread that asks first
 
     def _take_outcome(self) -> Outcome:
-        with self.__dict__.setdefault("lock", threading.RLock()):
+        with self._lock:
             if "taken" not in self.__dict__:
                 try:
                     self.taken: Outcome | _engine.EngineError = Outcome(self._pending.take())
                 except _engine.EngineError as error:
                     self.taken = error
+                else:
+                    if self._answer is not None and self._answer[1] is None:
+                        self.taken._value = (self._answer[0],)
             if isinstance(self.taken, Outcome):
                 return self.taken
             raise self.taken.with_traceback(None)
 
     def _take_answer(self) -> tuple[Any, BaseException | None]:
-        with self.__dict__.setdefault("lock", threading.RLock()):
+        with self._lock:
             if self._answer is None:
-                self._answer = self._read_answer()
+                pickled = self._pending.take_pickle() if "taken" not in self.__dict__ else None
+                try:
+                    self._answer = (_loads(pickled), None) if pickled is not None else self._read_answer()
+                except BaseException as error:
+                    self._answer = None, self._bad_result(error)
             return self._answer
+
+    def _bad_result(self, error: BaseException) -> ResultError:
+        message = f"bad_result: the value cannot be unpickled: {type(error).__name__}: {error}"
+        failure = ResultError(message, self._take_outcome())
+        # As text: the error itself would keep its frames.
+        failure.__cause__ = _RemoteTraceback(f'\n"""\n{"".join(traceback.format_exception(error))}"""')
+        return failure
 
     def _read_answer(self) -> tuple[Any, BaseException | None]:
         try:
@@ -182,17 +205,13 @@ class Future(concurrent.futures.Future[T], Generic[T]):
             return None, error
         if self._breakage.report is not None and self._settled is None:
             self._settle()  # whoever hears of a failed initializer finds the executor broken
-        ending = self._pending.ending()
-        if outcome.verdict == "ok" and ending == "cancelled":
-            return None, Cancelled("cancelled: given up while its answer was on the way", outcome)
         if outcome.verdict == "ok":
+            if self._pending.ending() == "cancelled":
+                return None, Cancelled("cancelled: as it gave its value", outcome)
             try:
                 return outcome.value, None
             except BaseException as error:
-                message = f"bad_result: the value cannot be unpickled: {type(error).__name__}: {error}"
-                failure = ResultError(message, outcome)
-                failure.__cause__ = error
-                return None, failure
+                return None, self._bad_result(error)
         if outcome.verdict == "cancelled" and self._breakage.error is not None:
             return None, BrokenProcessPool(*self._breakage.error.args)  # each future has its own
         return None, original(outcome)

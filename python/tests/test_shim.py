@@ -658,7 +658,7 @@ class Shim:
     def test_a_pickled_call_returns_a_pickle(self):
         """PY-30"""
         reply = self.worker().pickled(sorted, [3, 1, 2])
-        self.assertEqual(reply.kinds, [ACK, RUN, VALUE])
+        self.assertEqual(reply.kinds, [ACK, VALUE])
         self.assertEqual(reply.unpickled, [1, 2, 3])
 
     def test_pickled_buffers_travel_out_of_band_both_ways(self):
@@ -702,6 +702,55 @@ class Shim:
             worker.start(header, pickle_body(bytes, (n * 5000,), {}))
         for n in range(count):
             self.assertEqual(worker.finish(n + 1).unpickled, bytes(n * 5000))
+
+    def test_terms_that_a_call_shares_with_the_one_before_hold_again(self):
+        """EX-33, EX-89"""
+        worker = self.worker()
+        terms = {"cwd": "/usr", "env": {"OURS": "1", "FAIRTRIAL_SEED": "7"}, "rlimits": [(resource.RLIMIT_NOFILE, 99)]}
+        for without in (), ("rlimits",), ("rlimits", "env"), ("rlimits", "env", "cwd"):
+            header = {name: value for name, value in terms.items() if name not in without}
+            seen = set()
+            for _ in range(3):
+                cwd = worker.pickled(os.getcwd, **header).unpickled
+                limit = worker.pickled(resource.getrlimit, resource.RLIMIT_NOFILE, **header).unpickled[0]
+                ours, number = worker.pickled(os.getenv, "OURS", **header).unpickled, None
+                if "env" in header:
+                    number = worker.pickled(random.random, **header).unpickled
+                seen.add((cwd, limit == 99, ours, number))
+                worker.pickled(os.chdir, "/tmp", **header)
+                worker.pickled(os.unsetenv, "OURS", **header)
+                worker.pickled(random.seed, 1, **header)
+            self.assertEqual(len(seen), 1, seen)
+            cwd, limited, ours, _ = seen.pop()
+            self.assertEqual(cwd == "/usr", "cwd" in header)
+            self.assertEqual(limited, "rlimits" in header)
+            self.assertEqual(ours, "1" if "env" in header else None)
+
+    def test_signals_are_restored_whoever_loaded_the_module_first(self):
+        """EX-33"""
+        directory = self.directory()
+        Path(directory, "sitecustomize.py").write_text("import signal\n")
+        a = """
+        import signal
+        def f():
+            signal.signal(signal.SIGUSR1, print)
+            signal.signal(signal.SIGALRM, print)
+            signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 1000)
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        """
+        b = """
+        import signal
+        def f():
+            handlers = [signal.getsignal(n) == signal.SIG_DFL for n in (signal.SIGUSR1, signal.SIGALRM)]
+            timers = [signal.getitimer(n)[0] for n in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL)]
+            return handlers, timers, len(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        """
+        for env, preload in (({"PYTHONPATH": directory}, []), ({}, ["signal"]), ({}, [])):
+            with Zygote(self.python, preload, env=env) as zygote:
+                worker = zygote.worker()
+                self.assertIsNone(worker.source(dedent(a), reuse=True).value)
+                self.assertEqual(worker.source(dedent(b), reuse=True).value, ([True, True], [0.0, 0.0], 0))
 
     def test_an_initializer_changes_what_later_calls_find(self):
         """PY-24"""

@@ -134,6 +134,8 @@ pub struct HostTerms {
     pub argv: Vec<String>,
     /// Whether a crash writes its stack to stderr.
     pub faulthandler: bool,
+    /// The key of `multiprocessing`'s connections, in hexadecimal, so that workers can use the host's managers.
+    pub authkey: Option<String>,
     /// A pickled callable with its arguments (laid out as [`PickledWork::body`]), run before a worker's first call.
     pub initializer: Option<Vec<u8>>,
 }
@@ -248,6 +250,14 @@ impl Call {
             Work::Source(work) => Some(&mut work.python),
             Work::Pickled(work) => Some(&mut work.python),
             Work::Command(_) => None,
+        }
+    }
+
+    /// What a command is to read; others read nothing.
+    pub(crate) fn stdin(&self) -> &[u8] {
+        match &self.work {
+            Work::Command(work) => &work.stdin,
+            Work::Source(_) | Work::Pickled(_) => &[],
         }
     }
 

@@ -21,7 +21,7 @@
 //! (`SOCK_SEQPACKET`). The engine sends `Shim` (the shim's source text), then `Configure` (marshal: a dict with
 //! `preload`, a list of module names, and `signal`, the number of the stack-dump signal; with a host's terms also
 //! `sys_path` and `argv`, which replace the interpreter's own before anything is preloaded, and `faulthandler`, whether
-//! a crash writes its stack to stderr). The zygote answers `Ready` (data codec: a dict with `version`, `threads`,
+//! a crash writes its stack to stderr, and perhaps `authkey`, that of the host's `multiprocessing`). The zygote answers `Ready` (data codec: a dict with `version`, `threads`,
 //! `pid`) or `Error` (an error record, then it exits).
 //!
 //! The launcher asks for a worker by one packet, `<I`: the number of the request, carrying three descriptors (the
@@ -37,9 +37,10 @@
 //! has returned, or `Error` (a record with verdict `setup_failed` and type `InitializerFailed`). Its first `Call` is
 //! sent when it is ready. What the initializer left is the state that calls start from.
 //!
-//! `Call`, and for each: `Ack` before anything is decoded; `Run` just before the user's code; then one of `Value`,
-//! `Error`, or, when the payload is larger than `inline` bytes, `Need` (`<Q`: bytes), answered by `File` (a
-//! descriptor), and `Filed` (`<BQ`: which kind the payload would have had, its size).
+//! `Call`, and for each: `Ack` before anything is decoded; for `source`, `Run` just before the user's code; then one of
+//! `Value`, `Error`, or, when the payload is larger than `inline` bytes, `Need` (`<Q`: bytes), answered by `File` (a
+//! descriptor), and `Filed` (`<BQ`: which kind the payload would have had, its size). A `pickled` call is its caller's
+//! own code from its first byte on: a `Run` would prove nothing, and costs a wake-up.
 //!
 //! A `Call` payload is `<I` the header's length, the header (marshal, a dict), the body. The body holds the
 //! arguments: data codec for `source`, a pickle (see below) for `pickled`. With `body_size` in the header the body is

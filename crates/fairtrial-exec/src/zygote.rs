@@ -150,7 +150,12 @@ fn configure(key: &Key) -> Vec<u8> {
     let configure = Dict::new()
         .texts("preload", key.preload.iter().map(String::as_str))
         .integer("signal", STACK_SIGNAL as u64);
-    let configure = match &key.host {
+    let host = key.host.as_ref();
+    let configure = match host.and_then(|host| host.authkey.as_deref()) {
+        Some(authkey) => configure.text("authkey", authkey),
+        None => configure,
+    };
+    let configure = match host {
         Some(host) => configure
             .texts("sys_path", host.sys_path.iter().map(String::as_str))
             .texts("argv", host.argv.iter().map(String::as_str))

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use fairtrial_exec::{Answer, CallHandle, EngineError, Listener, Verdict};
+use fairtrial_exec::{Answer, Body, CallHandle, EngineError, Listener, ResultFormat, Verdict};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::outcome::Outcome;
 use crate::process;
@@ -152,6 +153,18 @@ impl Pending {
         self.wait_for(py, timeout, State::is_over)
     }
 
+    /// The pickle that the call gave, once, if it is small and has no buffers beside it: the common case.
+    fn take_pickle<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        self.check_process()?;
+        let mut state = self.slot.lock();
+        let cancelled = state.cancelled;
+        let pickle = match &mut state.answer {
+            Some(Ok(outcome)) if !cancelled => take_pickle(outcome),
+            _ => None,
+        };
+        Ok(pickle.map(|body| PyBytes::new(py, &body[PICKLE_HEAD_BYTES..])))
+    }
+
     /// Waits until the engine has answered, cancelled or not; tells whether it has.
     #[pyo3(signature = (timeout=None))]
     fn wait_answer(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
@@ -218,6 +231,21 @@ impl Pending {
             Some(Err(error)) => Err(crate::EngineError::new_err(error.to_string())),
             None => Err(PyRuntimeError::new_err("not answered, or taken before")),
         }
+    }
+}
+
+/// Length of the pickle and number of buffers beside it, as `protocol.rs` has it.
+const PICKLE_HEAD_BYTES: usize = 16;
+
+/// A value's pickle with its head, if it is small and has no buffers.
+fn take_pickle(outcome: &mut fairtrial_exec::Outcome) -> Option<Vec<u8>> {
+    let value = outcome.value.take_if(|value| {
+        let whole = matches!(&value.body, Body::Inline(bytes) if bytes.get(8..PICKLE_HEAD_BYTES) == Some(&[0; 8]));
+        value.format == ResultFormat::Pickle && whole
+    })?;
+    match value.body {
+        Body::Inline(bytes) => Some(bytes),
+        Body::Mapped(_) => None,
     }
 }
 

@@ -53,6 +53,7 @@ struct GivenHost {
     sys_path: Vec<String>,
     argv: Vec<String>,
     faulthandler: bool,
+    authkey: Option<String>,
     initializer: Option<Vec<u8>>,
 }
 
@@ -155,6 +156,7 @@ impl GivenPython {
                     sys_path: host.sys_path,
                     argv: host.argv,
                     faulthandler: host.faulthandler,
+                    authkey: host.authkey,
                     initializer: host.initializer,
                 })
             }),

@@ -101,8 +101,8 @@ pub(crate) fn initialize_frame(
         Ok(cwd) => header.text("cwd", &cwd.to_string_lossy()),
         Err(_) => header, // the host's was removed: there is none to share
     };
-    let body = host.initializer.clone().unwrap_or_default();
-    with_body(&site.spill_policy(None), header, &body.into())
+    let body = Arguments::from(host.initializer.clone().unwrap_or_default());
+    with_body(&site.spill_policy(None), header, &body)
 }
 
 /// What a worker itself changes; the rest its interpreter read at its start. A pickled function is the caller's own and

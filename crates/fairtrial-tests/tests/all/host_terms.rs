@@ -353,9 +353,16 @@ async fn a_shutdown_with_a_limit_does_not_wait_for_an_initializer() {
 #[tokio::test]
 async fn a_call_that_waits_for_an_initializer_is_still_queued() {
     let host = Host::with(|config| config.max_workers = 1).await;
-    let terms = host.hanging();
-    let mut impatient = call(&terms, "state", &[]);
-    impatient.queue_timeout = Some(Duration::from_millis(300));
+    let mut patient = call(&host.hanging(), "state", &[]);
+    patient.python_mut().expect("a pickled call").isolation = Isolation::Fresh;
+    // A first one, so that no time goes by while an interpreter starts.
+    let go = host.story.write("go", "");
+    host.story.run(patient.clone()).await;
+    for file in [go, host.story.path().join("hangs")] {
+        std::fs::remove_file(file).expect("it is there");
+    }
+    let mut impatient = patient.clone();
+    impatient.queue_timeout = Some(Duration::from_millis(500));
     let execution = host.story.backend.submit(impatient).expect("accepted");
     let pid = host.pid_of_hanging().await;
     let outcome = patiently(execution)
@@ -364,7 +371,7 @@ async fn a_call_that_waits_for_an_initializer_is_still_queued() {
     assert_eq!(outcome.verdict, Verdict::Cancelled);
     assert_eq!(outcome.error.expect("an error").kind, "QueueTimeout");
     host.story.write("go", "");
-    let outcome = host.story.run(call(&terms, "state", &[])).await;
+    let outcome = host.story.run(patient).await;
     assert_eq!(json(&outcome), j!([1, pid]));
     host.story.end().await;
 }
@@ -439,10 +446,7 @@ fn call(terms: &Arc<HostTerms>, function: &str, arguments: &[&str]) -> Call {
         ..PythonTerms::default()
     };
     let body = pickle(function, arguments);
-    Call::new(Work::Pickled(PickledWork {
-        body: body.into(),
-        python,
-    }))
+    Call::new(Work::Pickled(PickledWork { body: body.into(), python }))
 }
 
 /// `(side.function, arguments, {})` in protocol 0.

@@ -77,14 +77,18 @@ fn a_hundred_megabytes_arrive_byte_for_byte() {
         .spawn();
     let mut input = child.stdin.take().expect("stdin is piped");
     let mut output = child.stdout.take().expect("stdout is piped");
+    let status = format!("/proc/{}/status", child.id());
     let feed =
         thread::spawn(move || (0..100).try_for_each(|number| input.write_all(&block(number))));
     let mut got = vec![0; 1_000_000];
+    let mut most = 0;
     for number in 0..100 {
         output.read_exact(&mut got).expect("all of it comes");
         assert!(got == block(number), "block {number} differs");
+        if number == 98 {
+            most = peak_in(&status).expect("it has more to write than a pipe holds");
+        }
     }
-    let most = peak_bytes(&child);
     assert_eq!(output.read_to_end(&mut Vec::new()).expect("it ends"), 0);
     feed.join().expect("no panic").expect("all was taken");
     let ended = end(child);
@@ -301,10 +305,6 @@ fn written_by_head(shell: &Shell) -> Option<u64> {
     let io = std::fs::read_to_string(format!("/proc/{}/io", head.pid)).ok()?;
     let count = io.lines().find_map(|line| line.strip_prefix("wchar: "))?;
     count.parse().ok()
-}
-
-fn peak_bytes(child: &Child) -> u64 {
-    peak_in(&format!("/proc/{}/status", child.id())).expect("it runs")
 }
 
 /// The most it ever had; nothing of a zombie.
