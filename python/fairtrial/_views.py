@@ -35,7 +35,7 @@ class _Type:
     def __init__(self, described: Any) -> None:
         if not isinstance(described, str) or (described not in _FORMATS and described[1:2] not in ("S", "U")):
             raise _codec.Malformed(f"it holds an array of {described!r}, for which numpy is needed here")
-        self.format = _FORMATS.get(described, "B")
+        self.format: Any = _FORMATS.get(described, "B")
         self.kind, self.byteorder = described[1], described[0]
         self.itemsize = int(described[2:]) * (4 if self.kind == "U" else 1)
         self.hasobject = False
@@ -49,8 +49,8 @@ class _Views:
     str_ = str
 
     @staticmethod
-    def ndarray(shape: tuple[int, ...], dtype: _Type, data: Any, _offset: int = 0, _: None = None, order: str = "C") -> Any:
-        view = memoryview(data)
+    def ndarray(shape: tuple[int, ...], dtype: _Type, data: Any, _at: int = 0, _: None = None, order: str = "C") -> Any:
+        view: Any = memoryview(data)
         if dtype.kind in "SU" or (order == "F" and len(shape) > 1) or 0 in shape:
             raise _codec.Malformed("it holds an array that is no plain view, for which numpy is needed here")
         view = view.cast(dtype.format)

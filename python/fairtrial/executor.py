@@ -197,7 +197,8 @@ class _Terms:
         self.cwd: str | None = None
         self.capture_bytes = DEFAULT_CAPTURE_BYTES
         self.echo: bool = terms["echo"]
-        self._made: tuple[list[str], bytes | None, _engine.Terms] | None = None
+        self._made: _engine.Terms | None = None
+        self._sys_path: list[str] = []
 
     def changed(self, changed: Mapping[str, Any]) -> _Terms:
         terms = dict(self.given)

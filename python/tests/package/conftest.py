@@ -253,6 +253,15 @@ def same(value):
         return executor.submit(work.same, value).result(WAIT_S)
 
 
+def big(needed):
+    """Skips a test that takes much, where there is not so much memory or nobody wants it."""
+    if os.environ.get("FAIRTRIAL_TEST_BIG") == "0":
+        pytest.skip("FAIRTRIAL_TEST_BIG is 0")
+    available = memory_available()
+    if available < needed:
+        pytest.skip(f"{needed >> 30} GiB of memory wanted, {available >> 30} GiB available")
+
+
 def memory_available():
     text = Path("/proc/meminfo").read_text()
     return int(re.search(r"MemAvailable:\s+(\d+)", text)[1]) * 1024

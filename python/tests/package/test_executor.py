@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import work
-from conftest import WAIT_S, Gate, memory_available, wait_until
+from conftest import WAIT_S, Gate, big, wait_until
 
 import fairtrial as ft
 
@@ -331,16 +331,10 @@ def test_a_crash_in_the_host_leaves_nothing(program, where):
 LARGE = 2_200_000_000
 
 
-def _enough_memory(needed):
-    available = memory_available()
-    if available < needed:
-        pytest.skip(f"{needed >> 30} GiB of memory wanted, {available >> 30} GiB available")
-
-
 def test_arguments_of_2_2_gigabytes_travel(one):
     """PY-19"""
     numpy = pytest.importorskip("numpy")
-    _enough_memory(8 << 30)
+    big(8 << 30)
     array = numpy.zeros(LARGE, numpy.uint8)  # not touched, so no memory here
     array[-1] = 7
     assert one.submit(work.last_of, array).result(120) == (LARGE, 7)
@@ -349,14 +343,14 @@ def test_arguments_of_2_2_gigabytes_travel(one):
 def test_results_of_2_2_gigabytes_travel(one):
     """PY-19"""
     pytest.importorskip("numpy")
-    _enough_memory(8 << 30)
+    big(8 << 30)
     array = one.submit(work.zeros_ending_in, LARGE, 9).result(120)
     assert (len(array), array[-1]) == (LARGE, 9)
 
 
 def test_2_2_gigabytes_inside_a_pickle_travel_both_ways(one):
     """PY-19"""
-    _enough_memory(14 << 30)
+    big(14 << 30)
     back = one.submit(work.same, bytes(LARGE)).result(120)
     assert len(back) == LARGE
 
@@ -526,6 +520,7 @@ def _seconds_of_as_completed(executor, count):
 
 def test_as_completed_takes_linear_time(two):
     """PY-22: ten times the futures; in quadratic time it were a hundred times the seconds."""
+    big(1 << 30)
     _seconds_of_as_completed(two, 1000)
     few = _seconds_of_as_completed(two, 10_000)
     many = _seconds_of_as_completed(two, 100_000)

@@ -131,9 +131,7 @@ def test_cancelled_futures_are_seen_by_wait_and_as_completed(one, gate):
     running, queued = one.submit(work.pass_gate, gate.path), one.submit(int)
     gate.wait_begun()
     waiting = []
-    thread = threading.Thread(
-        target=lambda: waiting.extend(concurrent.futures.as_completed([running, queued], WAIT_S))
-    )
+    thread = threading.Thread(target=lambda: waiting.extend(concurrent.futures.as_completed([running, queued], WAIT_S)))
     thread.start()
     queued.cancel()
     running.cancel()

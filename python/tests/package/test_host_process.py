@@ -278,7 +278,8 @@ def test_calls_of_daemon_threads_are_killed_at_the_end(program, tmp_path):
         """
         import os, sys, threading, fairtrial as ft, work
         from conftest import Gate
-        source = "import sys\\nsys.path.insert(0, %r)\\nfrom work import pass_gate as f" % os.path.dirname(work.__file__)
+        here = os.path.dirname(work.__file__)
+        source = "import sys\\nsys.path.insert(0, %r)\\nfrom work import pass_gate as f" % here
         call = ft.Call(source=source, function="f", args=[sys.argv[1]])
         threading.Thread(target=ft.run, args=(call,), daemon=True).start()
         Gate(sys.argv[1]).wait_begun()

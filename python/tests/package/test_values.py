@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import work
-from conftest import WAIT_S, nameless_mappings, same
+from conftest import WAIT_S, big, nameless_mappings, same
 
 import fairtrial as ft
 
@@ -149,6 +149,7 @@ def test_a_large_array_is_released_with_its_last_view(one):
 
 def test_ten_thousand_arrays_leak_no_descriptor(two):
     """PY-46"""
+    big(1 << 30)
     kept = list(two.map(work.zeros_ending_in, [70_000] * 200, [5] * 200))
     before = len(os.listdir("/proc/self/fd"))
     total = 0
@@ -161,6 +162,7 @@ def test_ten_thousand_arrays_leak_no_descriptor(two):
 
 def test_ten_thousand_arrays_can_be_kept_at_once(program):
     """PY-46: as many descriptors as before, whatever the limit"""
+    big(2 << 30)
     ended = program(
         """
         import os, resource

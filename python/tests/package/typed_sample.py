@@ -33,7 +33,9 @@ def main() -> None:
         executor.options(timeout=1, echo=False).submit(len, [1]).add_done_callback(lambda done: print(done.result()))
         executor.shutdown(wait=True, cancel_futures=True, kill_after=1.0)
 
-    call = ft.Call(source="def f(): pass", function="f", args=[1], kwargs={"a": 2}, timeout_s=1, limits={"memory": "1G"})
+    call = ft.Call(
+        source="def f(): pass", function="f", args=[1], kwargs={"a": 2}, timeout_s=1, limits={"memory": "1G"}
+    )
     outcome = ft.run(call)
     assert_type(outcome.verdict, str)
     assert_type(outcome.error, "ft.Error | None")

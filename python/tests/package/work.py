@@ -321,3 +321,21 @@ def ignore_signals_and_pass_gate(path):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     pass_gate(path)
+
+
+def nested_squares(n, levels):
+    import joblib
+
+    if not levels:
+        return square(n)
+    return joblib.Parallel(n_jobs=2)(joblib.delayed(nested_squares)(n + k, levels - 1) for k in range(2))
+
+
+def nested_expected(n, levels):
+    return [nested_expected(n + k, levels - 1) for k in range(2)] if levels else square(n)
+
+
+def crash_when(path):
+    while not os.path.exists(path):
+        time.sleep(0.001)
+    crash()
