@@ -318,6 +318,9 @@ def test_sys_exit_with_nothing_to_wait_for_is_quick_and_quiet(program):
 
 # -- PY-51: fork
 
+# Python's own word on programs that fork with threads.
+FORKING = environment() | {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
+
 
 def test_a_forked_child_starts_anew(program):
     """PY-51"""
@@ -345,6 +348,7 @@ def test_a_forked_child_starts_anew(program):
         print("parent", unfinished.result(), executor.submit(work.square, 5).result())
         """,
         "gate",
+        env=FORKING,
     )
     assert ended.stderr == ""
     assert ended.stdout.splitlines() == [
@@ -373,6 +377,7 @@ def test_a_childs_end_harms_no_call_of_its_parent(program, how):
         print(future.result(), executor.submit(work.square, 5).result())
         """,
         "gate",
+        env=FORKING,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "unharmed 25\n", "")
 
@@ -394,7 +399,7 @@ def test_multiprocessing_children_may_use_the_package(program):
         process.join()
         print(process.exitcode)
         """,
-        env=environment() | {"PYTHONWARNINGS": "ignore::DeprecationWarning"},
+        env=FORKING,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "36\n0\n", "")
 

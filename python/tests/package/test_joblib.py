@@ -117,8 +117,9 @@ def test_parallel_calls_nest():
 
 def test_a_call_with_a_timeout_fails_in_time(gate):
     """PY-54"""
+    squares(range(4), batch_size=1)  # workers are there
     with pytest.raises(multiprocessing.TimeoutError):
-        Parallel(timeout=0.3)(delayed(work.pass_gate)(gate.path) for _ in range(2))
+        Parallel(timeout=1.0)(delayed(work.pass_gate)(gate.path) for _ in range(2))
     wait_until(lambda: is_gone(gate.wait_begun()), what="the end of the task")
     assert squares([3]) == [9]
 
