@@ -168,7 +168,8 @@ TROUBLES = {
         "timeout",
     ),
     "signals ignored": (
-        "import signal, time\ndef f():\n    for n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\n    time.sleep(3600)",
+        "import signal, time\ndef f():\n    for n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\n"
+        "    time.sleep(3600)",
         {"timeout_s": 0.3},
         "timeout",
     ),
