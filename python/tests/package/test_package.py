@@ -5,6 +5,7 @@ import importlib.util
 import inspect
 import os
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -282,3 +283,10 @@ def test_a_call_can_be_a_file(tmp_path):
     path.write_text("def f(x): return x + 1\n")
     assert ft.run(ft.Call(file=path, function="f", args=[1])).value == 2
     assert os.path.exists(path)
+
+
+def test_every_requirement_is_cited_by_a_test():
+    """Done means: every PY requirement is cited by a test."""
+    text = "".join(path.read_text() for path in HERE.glob("test_*.py"))
+    cited = {int(number) for number in re.findall(r"PY-(\d+)", text)}
+    assert set(range(1, 56)) - cited == set()
