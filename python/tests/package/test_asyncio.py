@@ -183,8 +183,8 @@ def test_a_loop_closed_with_calls_in_flight_kills_them_quietly(program, tmp_path
         from test_asyncio import HOLD, hold
         from conftest import Gate, is_gone, wait_until
         gates = [Gate(sys.argv[1] + str(number)) for number in range(2)]
-        loop = asyncio.new_event_loop()
-        tasks = [loop.create_task(ft.arun(hold(gate))) for gate in gates]
+        loop, backend = asyncio.new_event_loop(), ft.LocalBackend(2)
+        tasks = [loop.create_task(ft.arun(hold(gate), backend)) for gate in gates]
         async def begun():
             while not all(gate.begun for gate in gates):
                 await asyncio.sleep(0.001)
