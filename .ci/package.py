@@ -37,18 +37,9 @@ def run_tests(python: str, is_main: bool) -> int:
     environment = dict(os.environ, PYTHONPATH=str(ROOT / "python"))
     if not is_main:
         environment["FAIRTRIAL_TEST_BIG"] = "0"  # what takes gigabytes or 100,000 calls is tried once
-    command = [
-        python,
-        "-m",
-        "pytest",
-        "-q",
-        "-rs",
-        "-p",
-        "no:cacheprovider",
-        "-o",
-        "faulthandler_timeout=120",
-        str(TESTS),
-    ]
+    # Two at once: most of the time is waiting for processes to start.
+    options = ["-q", "-rs", "-n", "2", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=120"]
+    command = [python, "-m", "pytest", *options, str(TESTS)]
     return subprocess.run(command, cwd=ROOT, env=environment, timeout=TIMEOUT_S).returncode
 
 
