@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import work
-from conftest import WAIT_S, Gate, big, wait_until
+from support import WAIT_S, Gate, big, wait_until
 
 import fairtrial as ft
 
