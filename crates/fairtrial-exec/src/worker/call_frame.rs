@@ -1,11 +1,13 @@
 //! A call as the worker reads it: see `protocol.rs`. Sends nothing.
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
-use crate::call::{Call, HostTerms, InvalidCall, Work};
+use crate::call::{Call, HostTerms, InvalidCall, PickledWork, ResultFormat, Work};
 use crate::dispatch::Site;
 use crate::environment::{Changes, is_read_at_startup};
 use crate::error::EngineError;
+use crate::limits::Limits;
 use crate::marshal::Dict;
 use crate::protocol::INLINE_BYTES;
 use crate::scratch::ScratchDir;
@@ -26,7 +28,14 @@ pub(crate) fn call_frame(
     worker_id: &str,
     mode: Mode,
     scratch: Option<&ScratchDir>,
+    said_before: &mut Option<SaidBefore>,
 ) -> Result<CallFrame, EngineError> {
+    if let (Work::Pickled(work), Some(said)) = (&call.work, said_before.as_ref())
+        && said.holds_for(call)
+        && !goes_in_file(&work.body)
+    {
+        return inline_frame(&said.header, &work.body);
+    }
     let terms = call.python().expect("only Python calls have frames");
     let mut env = match &terms.host {
         Some(_) => Changes::new(), // it got the rest at its start
@@ -81,7 +90,55 @@ pub(crate) fn call_frame(
         Work::Pickled(work) => (header.text("kind", "pickled"), &work.body),
         Work::Command(_) => unreachable!("commands have no frames"),
     };
-    with_body(&site.spill_policy(Some(call)), header, body)
+    if goes_in_file(body) {
+        return filed_frame(header, body, &site.spill_policy(Some(call)));
+    }
+    let header = header.finish();
+    let frame = inline_frame(&header, body);
+    *said_before = SaidBefore::of(call, header);
+    frame
+}
+
+/// The header of a worker's last call: the next one on the same terms is told the same, and both sides save work.
+#[derive(Debug)]
+pub(crate) struct SaidBefore {
+    env: Changes,
+    cwd: Option<PathBuf>,
+    python_path: Vec<PathBuf>,
+    result: ResultFormat,
+    limits: Limits,
+    capture_bytes: u64,
+    header: Vec<u8>,
+}
+
+impl SaidBefore {
+    /// Only where nothing in a header changes by itself, as a caller's cwd does, or a call's own directory.
+    fn of(call: &Call, header: Vec<u8>) -> Option<Self> {
+        let (Work::Pickled(PickledWork { python, .. }), Some(_)) =
+            (&call.work, &call.python()?.host)
+        else {
+            return None;
+        };
+        Some(Self {
+            env: call.env.clone(),
+            cwd: call.cwd.clone(),
+            python_path: python.python_path.clone(),
+            result: python.result,
+            limits: call.limits.clone(),
+            capture_bytes: call.capture_bytes,
+            header,
+        })
+    }
+
+    fn holds_for(&self, call: &Call) -> bool {
+        let terms = call.python();
+        terms.is_some_and(|terms| {
+            self.python_path == terms.python_path && self.result == terms.result
+        }) && self.env == call.env
+            && self.cwd == call.cwd
+            && self.limits == call.limits
+            && self.capture_bytes == call.capture_bytes
+    }
 }
 
 /// The frame that comes before the first call of a worker on a host's terms.
@@ -102,7 +159,11 @@ pub(crate) fn initialize_frame(
         Err(_) => header, // the host's was removed: there is none to share
     };
     let body = host.initializer.as_deref().unwrap_or_default();
-    with_body(&site.spill_policy(None), header, body)
+    if goes_in_file(body) {
+        filed_frame(header, body, &site.spill_policy(None))
+    } else {
+        inline_frame(&header.finish(), body)
+    }
 }
 
 /// What a worker itself changes; the rest its interpreter read at its start. A pickled function is the caller's own and
@@ -116,25 +177,27 @@ fn worker_environment(site: &Site, worker_id: &str) -> Changes {
     env
 }
 
-fn with_body(policy: &SpillPolicy, header: Dict, body: &[u8]) -> Result<CallFrame, EngineError> {
-    let in_file = body.len() as u64 > INLINE_BYTES;
-    let (header, file) = if in_file {
-        let file = sealed_argument(body, policy)?;
-        let header = header.integer("body_size", body.len() as u64);
-        (header.finish(), Some(file))
-    } else {
-        (header.finish(), None)
-    };
+fn goes_in_file(body: &[u8]) -> bool {
+    body.len() as u64 > INLINE_BYTES
+}
+
+fn filed_frame(header: Dict, body: &[u8], policy: &SpillPolicy) -> Result<CallFrame, EngineError> {
+    let file = sealed_argument(body, policy)?;
+    let header = header.integer("body_size", body.len() as u64).finish();
+    let frame = inline_frame(&header, &[])?;
+    Ok(CallFrame {
+        body: Some(file),
+        ..frame
+    })
+}
+
+fn inline_frame(header: &[u8], body: &[u8]) -> Result<CallFrame, EngineError> {
     let length = u32::try_from(header.len())
         .map_err(|_| InvalidCall::new("source", "the call's text is larger than 4 GiB"))?;
-    let mut payload = length.to_le_bytes().to_vec();
-    payload.extend_from_slice(&header);
-    if !in_file {
-        payload.extend_from_slice(body);
-    }
+    let payload = [&length.to_le_bytes()[..], header, body].concat();
     Ok(CallFrame {
         payload,
-        body: file,
+        body: None,
     })
 }
 

@@ -8,14 +8,14 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::ahead::Ahead;
-use super::call_frame::{CallFrame, call_frame};
+use super::call_frame::{CallFrame, SaidBefore, call_frame};
 use super::current::Current;
 use super::initialize::Initializer;
 use super::link::Link;
 use super::pipes::{Input, Output};
 use super::{Action, Ending, Event, Mode, State, step};
 use crate::call::{Call, Work};
-use crate::clock::until;
+use crate::clock::Alarm;
 use crate::dispatch::{Dispatch, PoolNews, Site, Unstarted, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, ExitReason};
@@ -77,6 +77,8 @@ pub(crate) struct Worker {
     /// Messages that belonged to no dispatch it had then.
     pub(crate) stale_frames: u64,
     pub(crate) closed_at: Option<Instant>,
+    pub(crate) alarm: Alarm,
+    pub(crate) said_before: Option<SaidBefore>,
 }
 
 impl Worker {
@@ -114,6 +116,8 @@ impl Worker {
             peak_is_stale: false,
             stale_frames: 0,
             closed_at: None,
+            alarm: Alarm::default(),
+            said_before: None,
         };
         (mailbox_sender, worker)
     }
@@ -133,7 +137,7 @@ impl Worker {
                 () = self.stdout.fill() => self.check_output(),
                 () = self.stderr.fill() => self.check_output(),
                 done = feed(&mut self.stdin) => if done { self.stdin = None },
-                () = until(timer) => self.timer(),
+                () = self.alarm.until(timer) => self.timer(),
             }
         }
         self.give_back_all();
@@ -175,6 +179,9 @@ impl Worker {
     }
 
     fn timer(&mut self) {
+        if self.next_timer().is_none_or(|at| at > Instant::now()) {
+            return; // it rang for something that is past
+        }
         if self.closed_at.take().is_some() {
             if self.pid.is_some_and(is_exiting) {
                 self.closed_at = Some(Instant::now()); // it is on its way out; its end will be told
@@ -253,6 +260,7 @@ impl Worker {
             &self.id,
             self.mode,
             scratch.as_ref(),
+            &mut self.said_before,
         ) {
             Ok(frame) => Ok((frame, scratch)),
             Err(error) => {
@@ -449,12 +457,20 @@ impl Worker {
         };
         let call_id = current.dispatch.id;
         let began_ns = *current.began_ns.get_or_insert_with(now_ns);
-        if let Some(pid) = self.pid {
-            current.base_rss_bytes = resident(pid);
-            if self.mode == Mode::Reuse {
-                current.cpu_before_ns = process_cpu_ns(pid).ok(); // else its use is reported as not measured
+        match self.pid {
+            Some(pid) if self.mode == Mode::Reuse => {
+                if self.proc_files.is_none() {
+                    self.proc_files = ProcFiles::open(pid).ok(); // what cannot be read is reported as not measured
+                }
+                let resident = self.proc_files.as_mut().map(ProcFiles::resident);
+                current.base_rss_bytes = resident.and_then(Result::ok).filter(|bytes| *bytes > 0);
                 self.start_rss_bytes = self.start_rss_bytes.or(current.base_rss_bytes);
+                if !current.ahead {
+                    current.cpu_before_ns = process_cpu_ns(pid).ok(); // likewise
+                }
             }
+            Some(pid) => current.base_rss_bytes = resident(pid),
+            None => {}
         }
         let watch = watch(&current.dispatch.call, began_ns, self.mode);
         if watch != Watch::default() {

@@ -6,7 +6,6 @@ use super::judge::{self, Facts, Measured};
 use super::{Ending, Event, Payload, Reply};
 use crate::dispatch::{Answer, Dispatch, Finished, PoolNews, Unstarted};
 use crate::event::ExitReason;
-use crate::linux::proc_files::ProcFiles;
 use crate::outcome::Exit;
 use crate::protocol::launcher::{End, ToLauncher};
 use crate::scratch::ScratchDir;
@@ -80,9 +79,6 @@ impl Worker {
             // The next call has begun by now: what the kernel says is no longer this one's alone.
             self.peak_is_stale = true;
             return Measured::by_worker(current.usage);
-        }
-        if self.proc_files.is_none() {
-            self.proc_files = ProcFiles::open(pid).ok(); // what cannot be read is reported as not measured
         }
         let Some(files) = &mut self.proc_files else {
             return Measured::default();

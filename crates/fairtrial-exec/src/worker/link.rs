@@ -11,6 +11,8 @@ use super::frames::{Frame, Frames};
 use crate::linux::socket::{Wait, send_with_fds};
 use crate::protocol::{BadFrame, Header, Kind};
 
+const READ_BYTES: usize = 1 << 16;
+
 /// A worker's socket with what waits on both sides of it.
 pub(crate) struct Link {
     socket: AsyncFd<OwnedFd>,
@@ -86,6 +88,8 @@ impl Link {
         tokio::select! {
             Ok(mut ready) = self.socket.readable(), if !self.closed => match read_some(&self.socket, &mut self.incoming) {
                 Ok(0) => self.closed = true,
+                // All there was: asking again would only be told so.
+                Ok(count) if count < READ_BYTES => ready.clear_ready(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                 Ok(_) | Err(_) => {}
             },
@@ -127,7 +131,7 @@ impl Link {
 }
 
 fn read_some(socket: &AsyncFd<OwnedFd>, incoming: &mut Frames) -> io::Result<usize> {
-    let mut buffer = [MaybeUninit::uninit(); 1 << 16];
+    let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
     match rustix::io::read(socket.get_ref(), &mut buffer[..]) {
         Ok((bytes, _)) => {
             incoming.push(bytes);
