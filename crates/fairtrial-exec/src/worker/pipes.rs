@@ -116,7 +116,7 @@ impl Input {
         crate::linux::socket::set_nonblocking(&ours)?;
         Ok((
             Self {
-                pipe: crate::linux::readiness::watch(ours)?,
+                pipe: crate::linux::readiness::watch_for_room(ours)?,
                 bytes,
                 written: 0,
             },
