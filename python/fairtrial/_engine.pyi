@@ -3,6 +3,21 @@
 from collections.abc import Callable
 from typing import Any, final
 
+__all__ = [
+    "ArgumentFile",
+    "Backend",
+    "EngineError",
+    "Outcome",
+    "Pending",
+    "Tap",
+    "Terms",
+    "Watch",
+    "__version__",
+    "exiting",
+    "forked",
+    "parse_size",
+]
+
 __version__: str
 
 class EngineError(RuntimeError):

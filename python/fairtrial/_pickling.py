@@ -62,7 +62,7 @@ def dumps(thing: Any) -> tuple[bytes, list[memoryview]]:
 
 
 def _dumps_by_value(thing: Any, buffer_callback: Any = None) -> bytes:
-    import cloudpickle
+    import cloudpickle  # type: ignore[import-untyped]
 
     file = io.BytesIO()
     pickler = cloudpickle.Pickler(file, 5, buffer_callback=buffer_callback)

@@ -1,5 +1,6 @@
 """What the package's tests share: a check that each leaves nothing behind, gates to wait at, programs to run."""
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -7,6 +8,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -55,7 +57,10 @@ class Holdings:
     def beyond(self, before):
         found = {
             "processes": [describe(pid) for pid in self.processes - before.processes],
-            "threads": sorted(self.threads - before.threads),
+            # By number: the watchdog of pytest's own fault handler is another thread in each test.
+            "threads": [thread_name(thread) for thread in self.threads]
+            if len(self.threads) > len(before.threads)
+            else [],
             "descriptors": sorted(self.descriptors - before.descriptors),
             "mappings": self.mappings - before.mappings if self.mappings > before.mappings else 0,
         }
@@ -97,6 +102,22 @@ def state(pid):
         return "gone"
 
 
+def thread_name(number):
+    """What Python calls it, or the kernel."""
+    for thread in threading.enumerate():
+        if str(thread.native_id) == number:
+            return thread.name
+    try:
+        return Path(f"/proc/self/task/{number}/comm").read_text().strip()
+    except OSError:
+        return number
+
+
+def is_gone(pid):
+    """Whether a process is dead, perhaps not yet waited for by whom it was left to."""
+    return state(pid) in ("gone", "Z", "X")
+
+
 def open_descriptors():
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -106,7 +127,7 @@ def open_descriptors():
 
 
 def nameless_mappings():
-    return len(re.findall(r"/memfd:|\(deleted\)$", Path("/proc/self/maps").read_text(), re.MULTILINE))
+    return len(re.findall(r"/memfd:|/#\d+ \(deleted\)", Path("/proc/self/maps").read_text()))
 
 
 def reap_orphans():
@@ -129,9 +150,9 @@ def adopt_orphans():
         future.result(WAIT_S)
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_left(request, adopt_orphans):
-    """After each test: no process, thread, descriptor or mapping more than before."""
+@contextlib.contextmanager
+def nothing_left():
+    """Afterwards there is no process, thread, descriptor or mapping more than before."""
     before = Holdings()
     yield
     ft.shutdown()  # the one that `run` uses; all others are the tests' own to end
@@ -146,6 +167,13 @@ def nothing_is_left(request, adopt_orphans):
             reap_orphans()
         assert time.monotonic() < patient, f"left behind: {left}"
         time.sleep(0.005)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(adopt_orphans):
+    """Checks each test for what it leaves behind."""
+    with nothing_left():
+        yield
 
 
 # -- tools
@@ -246,6 +274,15 @@ def same(value):
     """Sends a value to a worker and back."""
     with ft.Executor(1) as executor:
         return executor.submit(work.same, value).result(WAIT_S)
+
+
+def big(needed):
+    """Skips a test that takes much, where there is not so much memory or nobody wants it."""
+    if os.environ.get("FAIRTRIAL_TEST_BIG") == "0":
+        pytest.skip("FAIRTRIAL_TEST_BIG is 0")
+    available = memory_available()
+    if available < needed:
+        pytest.skip(f"{needed >> 30} GiB of memory wanted, {available >> 30} GiB available")
 
 
 def memory_available():
