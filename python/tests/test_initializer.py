@@ -3,9 +3,8 @@
 import logging
 from concurrent.futures.process import BrokenProcessPool
 
-import pytest
-
 import fairtrial as ft
+import pytest
 
 
 def ready():

@@ -3,6 +3,11 @@
 import json
 import os
 import re
+import signal
+
+import pytest
+
+LIMIT_S = float(os.environ.get("FOREIGN_LIMIT_S", "60"))
 
 
 def pytest_collection_modifyitems(config, items):
@@ -10,6 +15,20 @@ def pytest_collection_modifyitems(config, items):
     kept = [item for item in items if wanted.search(_name(item.nodeid))]
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = kept
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    signal.signal(signal.SIGALRM, _too_late)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT_S, 5)  # again, should the case not give up
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _too_late(*_):
+    raise TimeoutError(f"the case took longer than {LIMIT_S} s")
 
 
 def pytest_runtest_logreport(report):
