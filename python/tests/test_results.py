@@ -34,16 +34,16 @@ def test_a_result_that_fails_to_unpickle_is_an_error_that_names_the_cause():
 
 @dataclasses.dataclass(frozen=True)
 class Frozen(Exception):
-    code: int = 0
+    """Has no fields: with one, pickle itself could not make it again."""
 
 
 def freeze():
-    raise Frozen(3)
+    raise Frozen()
 
 
 def test_an_exception_that_is_a_frozen_dataclass_arrives_with_its_cause():
     """PY-12"""
     with ft.Executor(1) as executor:
         error = executor.submit(freeze).exception()
-    assert error == Frozen(3)
+    assert isinstance(error, Frozen)
     assert isinstance(error.__cause__, _RemoteTraceback)
