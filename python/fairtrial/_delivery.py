@@ -70,7 +70,7 @@ class Delivery:
                 try:
                     future._settle()
                 except BaseException:
-                    LOGGER.exception("settling %r", future)
+                    _log("settling a future")
             del futures, future
 
     def _run_callbacks(self) -> None:
@@ -81,8 +81,16 @@ class Delivery:
             try:
                 future._invoke_callbacks()
             except BaseException:
-                LOGGER.exception("running the callbacks of %r", future)
+                _log("running the callbacks of a future")
             del future
+
+
+def _log(what: str) -> None:
+    """Says that it failed; whatever the user's log handlers do, these threads go on."""
+    try:
+        LOGGER.exception(what)
+    except BaseException:
+        pass
 
 
 class _Marker:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
+import sys
 from struct import Struct
 from typing import Any
 
@@ -11,9 +13,10 @@ from . import _engine
 
 _HEAD = Struct("<QQ")
 _BUFFER_ALIGNMENT = 64
-_OUT_OF_BAND_BYTES = 4096  # a smaller buffer costs less inside the pickle
 _FILE_BYTES = 16 << 20  # more than this is written to a file at once: a descriptor for each call would be too many
 _IOV_MAX = 1024
+_NONE: list[memoryview] = []
+_dumps = pickle.dumps
 
 
 def submit(engine: _engine.Backend, terms: _engine.Terms, work: Any, tap: _engine.Tap | None) -> _engine.Pending:
@@ -37,26 +40,36 @@ def body(work: Any) -> bytes:
 
 def dumps(thing: Any) -> tuple[bytes, list[memoryview]]:
     """A pickle and its large buffers. What lives in `__main__`, and what has no name, goes by value."""
-    buffers: list[memoryview] = []
-
-    def keep_in_band(buffer: pickle.PickleBuffer) -> bool:
-        view = buffer.raw()
-        if view.nbytes < _OUT_OF_BAND_BYTES:
-            return True
-        buffers.append(view)
-        return False
-
+    buffers: list[pickle.PickleBuffer] = []
     try:
-        data = pickle.dumps(thing, 5, buffer_callback=keep_in_band)
+        data = _dumps(thing, 5, buffer_callback=buffers.append)
         # The common case, ten times as fast; workers do not have the host's `__main__`.
         if b"__main__" not in data:
-            return data, buffers
+            return data, [buffer.raw() for buffer in buffers] if buffers else _NONE
     except Exception:
         pass  # a lambda, say: the other pickler knows how, or says why not
+    buffers.clear()
+    data = _dumps_by_value(thing, buffers.append)
+    return data, [buffer.raw() for buffer in buffers]
+
+
+def _dumps_by_value(thing: Any, buffer_callback: Any) -> bytes:
     import cloudpickle
 
-    buffers.clear()
-    return cloudpickle.dumps(thing, 5, buffer_callback=keep_in_band), buffers
+    file = io.BytesIO()
+    pickler = cloudpickle.Pickler(file, 5, buffer_callback=buffer_callback)
+    # Functions of `__main__` share its globals in the worker too, with each other and with an initializer.
+    main = sys.modules.get("__main__")
+    pickler.globals_ref[id(vars(main))] = _WorkerMain()
+    pickler.dump(thing)
+    return file.getvalue()
+
+
+class _WorkerMain:
+    """Unpickled, the worker's own `__main__` globals."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return eval, ("__import__('__main__').__dict__",)
 
 
 def _chunks(data: bytes, buffers: list[memoryview]) -> list[bytes | memoryview]:

@@ -71,10 +71,11 @@ class Executor(concurrent.futures.Executor):
             python=_check_python(python, result),
             result=result,
             echo=echo,
+            initializer=None if initializer is None else _pickling.body((initializer, tuple(initargs), {})),
         )
-        body = None if initializer is None else _pickling.body((initializer, tuple(initargs), {}))
-        self._pool = _Pool({"max_workers": max_workers, "max_calls": max_tasks_per_child}, body)
-        self._terms.made(body)  # the engine's objections are raised here
+        self._terms.made()  # the engine's objections are raised here
+        options = engine_options(max_workers=max_workers, max_calls=max_tasks_per_child)
+        self._pool = _Pool(options, initializer is not None)
 
     @property
     def _max_workers(self) -> int:
@@ -212,35 +213,32 @@ class _Terms:
             else:
                 refuse_unknown(_options, {name: value})
         other = _Terms(**terms)
-        other.made(None)
+        other.made()
         return other
 
-    def made(self, initializer: bytes | None) -> _engine.Terms:
+    def made(self) -> _engine.Terms:
         """The engine's form: made anew when `sys.path` changed, for workers have the host's."""
-        made = self._made
-        if made is None or made[0] != sys.path or made[1] is not initializer:
-            made = self._made = (list(sys.path), initializer, self._make(initializer))
-        return made[2]
-
-    def _make(self, initializer: bytes | None) -> _engine.Terms:
-        given = self.given
-        env = dict(os.environ) if given["env"] == "inherit" else given["env"] or {}
-        python = {
-            "python": given["python"],
-            "python_path": [],
-            # A call by value needs it, and a fresh process would import it each time.
-            "preload": [*given["preload"], *(["cloudpickle"] if self.isolation == "fresh" else [])],
-            "isolation": self.isolation,
-            "result": given["result"],
-            "host": {
-                "sys_path": [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)],
-                "argv": list(getattr(sys, "argv", [])),
-                "faulthandler": os.environ.get("PYTHONFAULTHANDLER") != "0",
-                "authkey": current_process().authkey.hex() if self.sandbox == "none" else None,
-                "initializer": initializer,
-            },
-        }
-        return _engine.Terms.pickled(engine_terms(self, env), python)
+        if self._made is None or sys.path != self._sys_path:
+            self._sys_path = list(sys.path)
+            given = self.given
+            env = dict(os.environ) if given["env"] == "inherit" else given["env"] or {}
+            python = {
+                "python": given["python"],
+                "python_path": [],
+                # A call by value needs it, and a fresh process would import it each time.
+                "preload": [*given["preload"], *(["cloudpickle"] if self.isolation == "fresh" else [])],
+                "isolation": self.isolation,
+                "result": given["result"],
+                "host": {
+                    "sys_path": [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)],
+                    "argv": list(getattr(sys, "argv", [])),
+                    "faulthandler": os.environ.get("PYTHONFAULTHANDLER") != "0",
+                    "authkey": current_process().authkey.hex() if self.sandbox == "none" else None,
+                    "initializer": given["initializer"],
+                },
+            }
+            self._made = _engine.Terms.pickled(engine_terms(self, env), python)
+        return self._made
 
 
 def _options(timeout=None, limits=None, env=None, echo=None, isolation=None, preload=None, sandbox=None, result=None):  # type: ignore[no-untyped-def]
@@ -250,9 +248,9 @@ def _options(timeout=None, limits=None, env=None, echo=None, isolation=None, pre
 class _Pool:
     """An engine and who may use it; shared by an executor and those made by its `options`."""
 
-    def __init__(self, options: dict[str, Any], initializer: bytes | None) -> None:
-        self.options = engine_options(**options)
-        self.initializer = initializer
+    def __init__(self, options: dict[str, Any], has_initializer: bool) -> None:
+        self.options = options
+        self.has_initializer = has_initializer
         self.max_workers = options["max_workers"] or default_workers()
         self.lock = threading.Lock()
         self.generation = -1
@@ -268,9 +266,8 @@ class _Pool:
             raise RuntimeError("cannot schedule new futures after shutdown")
         if _lifetime.lifetime.ending:
             raise RuntimeError("cannot schedule new futures after interpreter shutdown")
-        made = terms.made(self.initializer)
         try:
-            pending = _pickling.submit(self.engine, made, work, self.echo.tap if terms.echo else None)
+            pending = _pickling.submit(self.engine, terms.made(), work, self.echo.tap if terms.echo else None)
         except KeyboardInterrupt:
             raise
         except _engine.EngineError:
@@ -280,7 +277,7 @@ class _Pool:
         except BaseException as error:
             return _failed(error)
         future: Future[Any] = Future(pending, breakage)
-        if self.initializer is not None:
+        if self.has_initializer:
             future._condition  # watched: its failure concerns all  # noqa: B018
         return future
 
@@ -291,7 +288,7 @@ class _Pool:
             self.engine = _engine.Backend(self.options)
             self.echo = _echo.Echo()
             self.breakage = Breakage()
-            if self.initializer is not None:
+            if self.has_initializer:
                 self.breakage.report = _reporter(self.breakage, self.engine)
             self.owner = _Owner(self.engine, self.echo)
             _lifetime.lifetime.add(self.owner, _lifetime.lifetime.executors)

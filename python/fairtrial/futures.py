@@ -18,6 +18,9 @@ from .outcomes import Outcome
 
 T = TypeVar("T")
 
+_RLock = threading.RLock
+_loads = pickle.loads
+
 
 class Breakage:
     """Whether an executor's initializer failed: the one thing that breaks it."""
@@ -44,9 +47,14 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         self._pending = pending
         self._breakage = breakage
         self._settled: str | None = None
-        self._waiters: list[Any] = []
-        self._done_callbacks: list[Callable[[Any], Any]] = []
         self._answer: tuple[Any, BaseException | None] | None = None
+        self._lock = _RLock()  # the answer is made once
+
+    def __getattr__(self, name: str) -> Any:
+        # Most futures are only waited for: the rest is made when it is first needed.
+        if name in ("_waiters", "_done_callbacks"):
+            return self.__dict__.setdefault(name, [])
+        raise AttributeError(name)
 
     # -- what callers use
 
@@ -126,9 +134,9 @@ class Future(concurrent.futures.Future[T], Generic[T]):
 
     def _settle(self) -> None:
         """The call is over: tells those who watch, once."""
-        ending = self._ending()
-        if self._breakage.report is not None and ending == "failed":
-            self._look_for_breakage()
+        ending = self._pending.ending()
+        if ending == "uninitialized" and self._breakage.report is not None:
+            self._breakage.report(self._take_outcome())
         condition = self.__dict__.setdefault("condition", threading.Condition())
         with condition:
             if self._settled is not None:
@@ -157,22 +165,30 @@ class Future(concurrent.futures.Future[T], Generic[T]):
 
     # -- the answer, made once in the thread that asks first
 
-    def _ending(self) -> str | None:
-        with self.__dict__.setdefault("lock", threading.RLock()):
-            return self.__dict__.get("ended") or self._pending.ending()
-
     def _take_outcome(self) -> Outcome:
-        with self.__dict__.setdefault("lock", threading.RLock()):
+        with self._lock:
             if "taken" not in self.__dict__:
-                self.ended = self._ending()  # it cannot be told from the answer once that is taken
                 self.taken = Outcome(self._pending.take())
+                if self._answer is not None and self._answer[1] is None:
+                    self.taken._value = (self._answer[0],)
             return self.taken
 
     def _take_answer(self) -> tuple[Any, BaseException | None]:
-        with self.__dict__.setdefault("lock", threading.RLock()):
+        with self._lock:
             if self._answer is None:
-                self._answer = self._read_answer()
+                pickled = self._pending.take_pickle() if "taken" not in self.__dict__ else None
+                try:
+                    self._answer = (_loads(pickled), None) if pickled is not None else self._read_answer()
+                except BaseException as error:
+                    self._answer = None, self._bad_result(error)
             return self._answer
+
+    def _bad_result(self, error: BaseException) -> ResultError:
+        message = f"bad_result: the value cannot be unpickled: {type(error).__name__}: {error}"
+        failure = ResultError(message, self._take_outcome())
+        # As text: the error itself would keep its frames.
+        failure.__cause__ = _RemoteTraceback(f'\n"""\n{"".join(traceback.format_exception(error))}"""')
+        return failure
 
     def _read_answer(self) -> tuple[Any, BaseException | None]:
         try:
@@ -180,29 +196,16 @@ class Future(concurrent.futures.Future[T], Generic[T]):
             outcome = self._take_outcome()
         except _engine.EngineError as error:
             return None, error
-        if outcome.verdict == "ok" and self._ending() == "cancelled":
-            return None, Cancelled("cancelled: the call ended as it was given up", outcome)
         if outcome.verdict == "ok":
+            if self._pending.ending() == "cancelled":
+                return None, Cancelled("cancelled: as it gave its value", outcome)
             try:
                 return outcome.value, None
             except BaseException as error:
-                message = f"bad_result: the value cannot be unpickled: {type(error).__name__}: {error}"
-                failure = ResultError(message, outcome)
-                # As text: the error itself would keep its frames.
-                failure.__cause__ = _RemoteTraceback(f'\n"""\n{"".join(traceback.format_exception(error))}"""')
-                return None, failure
+                return None, self._bad_result(error)
         if outcome.verdict == "cancelled" and self._breakage.error is not None:
-            return None, self._breakage.error.with_traceback(None)
+            return None, BrokenProcessPool(*self._breakage.error.args)  # each future has its own
         return None, original(outcome)
-
-    def _look_for_breakage(self) -> None:
-        try:
-            outcome = self._take_outcome()
-        except _engine.EngineError:
-            return
-        report = self._breakage.report
-        if report and outcome.verdict == "setup_failed" and outcome.error and outcome.error.type == "InitializerFailed":
-            report(outcome)
 
 
 def original(outcome: Outcome) -> BaseException:

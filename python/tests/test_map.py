@@ -2,8 +2,9 @@
 
 import time
 
-import fairtrial as ft
 import pytest
+
+import fairtrial as ft
 
 
 def write(path):

@@ -4,8 +4,9 @@ import dataclasses
 import pickle
 from concurrent.futures.process import BrokenProcessPool, _RemoteTraceback
 
-import fairtrial as ft
 import pytest
+
+import fairtrial as ft
 
 
 def fail():

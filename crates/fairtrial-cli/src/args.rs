@@ -31,8 +31,8 @@ pub(crate) enum Command {
 /// Run one call: a function of a Python file, or a command
 ///
 /// For a function, standard output holds its value as one line of JSON and nothing else; what it printed, and the
-/// report if it failed, go to standard error. A command's output is passed through, and it gets our standard input
-/// unless that is a terminal.
+/// report if it failed, go to standard error. A command's streams are passed through as they come; a standard input
+/// that is a terminal is not passed.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "fairtrial exec FILE.py --function F [OPTIONS]\n       fairtrial exec [OPTIONS] -- ARGV...",
@@ -100,7 +100,7 @@ pub(crate) struct TermArgs {
     /// Working directory [default: a scratch directory of the call's own]
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
-    /// Kept bytes of each output stream [default: 1M; for a command, all of it]
+    /// Kept bytes of each output stream [default: 1M; a command's are kept for --json only]
     #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
     pub(crate) capture: Option<u64>,
 }

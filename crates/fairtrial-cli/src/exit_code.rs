@@ -11,7 +11,7 @@ pub(crate) enum ExitCode {
     BadUsage,
     /// Finished, but a call failed.
     CallFailed,
-    /// SIGINT or SIGTERM.
+    /// SIGINT, SIGTERM or SIGHUP.
     Interrupted,
 }
 

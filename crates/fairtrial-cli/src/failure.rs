@@ -18,7 +18,7 @@ pub(crate) enum Failure {
         /// What stood in the way.
         cause: Box<dyn Error + Send + Sync>,
     },
-    /// SIGINT or SIGTERM; whatever ran was killed.
+    /// SIGINT, SIGTERM or SIGHUP; whatever ran was killed.
     Interrupted,
 }
 

@@ -253,6 +253,14 @@ impl Call {
         }
     }
 
+    /// What a command is to read; others read nothing.
+    pub(crate) fn stdin(&self) -> &[u8] {
+        match &self.work {
+            Work::Command(work) => &work.stdin,
+            Work::Source(_) | Work::Pickled(_) => &[],
+        }
+    }
+
     /// Refuses what no engine could run: the last gate, whoever built the call.
     pub fn validate(&self) -> Result<(), InvalidCall> {
         self.validate_times()?;

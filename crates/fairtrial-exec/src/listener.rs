@@ -100,15 +100,102 @@ impl Iterator for TapReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         let piece = self.pieces.blocking_recv();
-        if self.room.available_permits() < TAP_PIECES {
-            self.room.add_permits(1);
-        }
+        self.make_room();
         piece
+    }
+}
+
+impl TapReader {
+    /// As much room as pieces are missing: those that came without are made up for first. Room is counted before pieces,
+    /// so one that is just being pushed is counted twice rather than not at all; the next piece sets that right.
+    fn make_room(&self) {
+        let taken = self.room.available_permits() + self.pieces.len();
+        self.room.add_permits(TAP_PIECES.saturating_sub(taken));
     }
 }
 
 impl Drop for TapReader {
     fn drop(&mut self) {
         self.room.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::task::{Context, Waker};
+
+    fn has_room(tap: &Tap) -> bool {
+        let room = std::pin::pin!(tap.room());
+        room.poll(&mut Context::from_waker(Waker::noop()))
+            .is_ready()
+    }
+
+    fn fill(tap: &Tap) -> usize {
+        let pushes = (0_u8..).take_while(|number| {
+            let room = has_room(tap);
+            if room {
+                tap.push(Stream::Stdout, &[*number]);
+            }
+            room
+        });
+        pushes.count()
+    }
+
+    /// EX-98
+    #[test]
+    fn a_full_tap_has_room_again_for_each_piece_that_was_read() {
+        let (tap, mut reader) = Tap::new();
+        assert_eq!(fill(&tap), TAP_PIECES);
+        for number in 0..3 {
+            assert_eq!(reader.next(), Some((Stream::Stdout, vec![number])));
+        }
+        assert_eq!(fill(&tap), 3);
+    }
+
+    /// What comes without room is read in its turn, and does not make the tap any larger.
+    #[test]
+    fn pieces_beyond_the_room_are_kept_and_made_up_for() {
+        let (tap, mut reader) = Tap::new();
+        fill(&tap);
+        for _ in 0..5 {
+            tap.push(Stream::Stderr, b"last words");
+        }
+        assert_eq!(reader.by_ref().take(5).count(), 5);
+        assert!(!has_room(&tap), "so many still wait");
+        assert!(reader.next().is_some());
+        assert_eq!(fill(&tap), 1);
+        drop(tap);
+        let rest: Vec<_> = reader.map(|(stream, _)| stream).collect();
+        assert_eq!(rest.len(), TAP_PIECES);
+        assert!(rest.contains(&Stream::Stderr));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_reader_that_is_gone() {
+        let (tap, reader) = Tap::new();
+        fill(&tap);
+        drop(reader);
+        assert!(has_room(&tap));
+        tap.push(Stream::Stdout, b"unread");
+    }
+
+    /// A writer on another thread, as the engine is: all pieces arrive, in order.
+    #[test]
+    fn a_slow_reader_gets_every_piece() {
+        let (tap, reader) = Tap::new();
+        let writer = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .build()
+                .unwrap();
+            for number in 0..10_000_u32 {
+                runtime.block_on(tap.room());
+                tap.push(Stream::Stdout, &number.to_le_bytes());
+            }
+        });
+        let numbers = reader.map(|(_, bytes)| u32::from_le_bytes(bytes.try_into().unwrap()));
+        assert!(numbers.eq(0..10_000));
+        writer.join().unwrap();
     }
 }

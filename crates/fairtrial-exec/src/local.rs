@@ -5,8 +5,8 @@ mod member;
 mod news;
 mod pool;
 mod queue;
+mod slots;
 mod start;
-mod starting;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -158,7 +158,11 @@ impl LocalBackend {
             .spawn(move || {
                 let local = tokio::task::LocalSet::new();
                 local.block_on(&runtime, async move {
-                    Pool::new(config, observers, receiver).run().await
+                    // As a task, and not awaited here: to wake a task of the same thread takes no system call.
+                    let pool = Pool::new(config, observers, receiver);
+                    tokio::task::spawn_local(pool.run())
+                        .await
+                        .expect("the pool does not panic");
                 });
             })
             .map_err(EngineError::io("starting the engine's thread"))?;

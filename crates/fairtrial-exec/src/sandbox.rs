@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use crate::call::{Call, Work};
 use crate::worker::Mode;
@@ -181,8 +182,12 @@ pub(crate) fn standing() -> [Mechanism; 9] {
 
 /// Whether a candidate can read this process's own environment in `/proc` (EX-40).
 fn environ_guard() -> Mechanism {
-    let hidden = crate::linux::process::is_hidden_from_same_user();
-    let (state, via) = match (hidden, rustix::process::geteuid().is_root()) {
+    // A host decides this before it makes a backend, if at all; to ask for each call takes two system calls.
+    static HIDDEN: OnceLock<(bool, bool)> = OnceLock::new();
+    let (state, via) = match *HIDDEN.get_or_init(|| {
+        let hidden = crate::linux::process::is_hidden_from_same_user();
+        (hidden, rustix::process::geteuid().is_root())
+    }) {
         (true, false) => (State::Enforced, "undumpable engine"),
         (true, true) => (
             State::Partial,

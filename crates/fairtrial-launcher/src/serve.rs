@@ -135,21 +135,12 @@ impl Launcher {
 
     /// One packet of the engine's; `false` when there will be no more.
     fn hear_engine(&mut self) -> io::Result<bool> {
-        let (message, fds) = match packet::receive(self.socket.as_fd(), &mut self.buffer) {
-            Ok(Some(Packet { message, fds })) => (message, fds),
-            Ok(None) => return Ok(false),
-            Err(error) => return Err(error),
+        let Some(Packet { message, fds }) = packet::receive(self.socket.as_fd(), &mut self.buffer)?
+        else {
+            return Ok(false);
         };
         match message {
-            ToLauncher::Hello { engine_pid, .. } => {
-                // A host that died before we looked has left us to somebody else: then the pidfd is not the engine's.
-                if rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned())
-                    != Some(engine_pid)
-                {
-                    return Ok(false);
-                }
-                self.tell(&FromLauncher::Ready { version: VERSION })?;
-            }
+            ToLauncher::Hello { engine_pid, .. } => return self.greet(engine_pid),
             ToLauncher::ScratchRoot { name } => {
                 self.scratch = fds.into_iter().next().map(|parent| (parent, name))
             }
@@ -157,30 +148,38 @@ impl Launcher {
             ToLauncher::Fork { task, zygote } => self.fork(task, zygote, &fds)?,
             ToLauncher::Arm { task, .. }
             | ToLauncher::Disarm { task }
-            | ToLauncher::Kill { task, .. } => {
-                match self.forks.values_mut().find(|fork| fork.task == Some(task)) {
-                    Some(fork)
-                        if matches!(
-                            message,
-                            ToLauncher::Kill {
-                                cause: Cause::Misbehaved,
-                                ..
-                            }
-                        ) =>
-                    {
-                        // A zygote that does not fork in time is no use to anybody.
-                        let zygote = fork.zygote;
-                        self.obey(ToLauncher::Kill {
-                            task: zygote,
-                            cause: Cause::Misbehaved,
-                        });
-                    }
-                    Some(fork) => fork.early.push(message),
-                    None => self.obey(message),
-                }
-            }
+            | ToLauncher::Kill { task, .. } => self.hear_of(task, message),
         }
         Ok(true)
+    }
+
+    /// A host that died before we looked has left us to somebody else: then the pidfd is not the engine's.
+    fn greet(&self, engine_pid: u32) -> io::Result<bool> {
+        let parent = rustix::process::getppid();
+        let parent = parent.map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
+        if parent != Some(engine_pid) {
+            return Ok(false);
+        }
+        self.tell(&FromLauncher::Ready { version: VERSION })?;
+        Ok(true)
+    }
+
+    /// What is said of a worker that is still being forked waits for it; but a zygote that does not fork in time is no
+    /// use to anybody.
+    fn hear_of(&mut self, task: TaskId, message: ToLauncher) {
+        let fork = self.forks.values_mut().find(|fork| fork.task == Some(task));
+        let cause = match &message {
+            ToLauncher::Kill { cause, .. } => Some(*cause),
+            _ => None,
+        };
+        match (fork, cause) {
+            (Some(fork), Some(cause @ Cause::Misbehaved)) => {
+                let task = fork.zygote;
+                self.obey(ToLauncher::Kill { task, cause });
+            }
+            (Some(fork), _) => fork.early.push(message),
+            (None, _) => self.obey(message),
+        }
     }
 
     /// All that the engine has said; `false` when there will be no more.

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use fairtrial_exec::{Answer, CallHandle, EngineError, Listener, Verdict};
+use fairtrial_exec::{Answer, Body, CallHandle, EngineError, Listener, ResultFormat, Verdict};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::outcome::Outcome;
 use crate::process;
@@ -31,7 +32,8 @@ struct State {
     began: bool,
     /// The host gave it up; its answer still comes.
     cancelled: bool,
-    answered: bool,
+    /// How it ended, once answered.
+    ending: Option<&'static str>,
     /// Until it is taken.
     answer: Option<Answer>,
     /// Somebody sleeps in `wait`.
@@ -41,7 +43,7 @@ struct State {
 
 impl State {
     fn is_over(&self) -> bool {
-        self.cancelled || self.answered
+        self.cancelled || self.ending.is_some()
     }
 }
 
@@ -53,8 +55,8 @@ impl Slot {
     /// The first answer counts.
     fn answer(&self, answer: Answer) {
         let mut state = self.lock();
-        if !state.answered {
-            state.answered = true;
+        if state.ending.is_none() {
+            state.ending = Some(ending(&answer));
             state.answer = Some(answer);
             self.tell(state);
         }
@@ -144,10 +146,22 @@ impl Pending {
         self.wait_for(py, timeout, State::is_over)
     }
 
+    /// The pickle that the call gave, once, if it is small and has no buffers beside it: the common case.
+    fn take_pickle<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        self.check_process()?;
+        let mut state = self.slot.lock();
+        let cancelled = state.cancelled;
+        let pickle = match &mut state.answer {
+            Some(Ok(outcome)) if !cancelled => take_pickle(outcome),
+            _ => None,
+        };
+        Ok(pickle.map(|body| PyBytes::new(py, &body[PICKLE_HEAD_BYTES..])))
+    }
+
     /// Waits until the engine has answered, cancelled or not; tells whether it has.
     #[pyo3(signature = (timeout=None))]
     fn wait_answer(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
-        self.wait_for(py, timeout, |state| state.answered)
+        self.wait_for(py, timeout, |state| state.ending.is_some())
     }
 
     /// Whether the call is over or cancelled.
@@ -163,21 +177,16 @@ impl Pending {
         Ok(state.began && !state.is_over())
     }
 
-    /// How it ended: `ok`, `failed` or `cancelled`; None if it has not, or was taken.
+    /// How it ended: `ok`, `cancelled`, `uninitialized` (its worker's initializer raised) or `failed`; None if it has
+    /// not.
     fn ending(&self) -> PyResult<Option<&'static str>> {
         self.check_process()?;
         let state = self.slot.lock();
-        if state.cancelled {
-            return Ok(Some("cancelled"));
-        }
-        Ok(state.answer.as_ref().map(|answer| match answer {
-            Ok(outcome) => match outcome.verdict {
-                Verdict::Ok => "ok",
-                Verdict::Cancelled if !waited_too_long(outcome) => "cancelled",
-                _ => "failed",
-            },
-            Err(_) => "failed",
-        }))
+        Ok(if state.cancelled {
+            Some("cancelled")
+        } else {
+            state.ending
+        })
     }
 
     /// Gives the call up: queued, it never starts; running, it is killed. False if it was over before.
@@ -187,7 +196,7 @@ impl Pending {
         if state.cancelled {
             return Ok(true);
         }
-        if state.answered {
+        if state.ending.is_some() {
             return Ok(false);
         }
         state.cancelled = true;
@@ -218,10 +227,31 @@ impl Pending {
     }
 }
 
-/// Cancelled by its own `queue_timeout`.
-fn waited_too_long(outcome: &fairtrial_exec::Outcome) -> bool {
-    outcome
-        .error
-        .as_ref()
-        .is_some_and(|error| error.kind == "QueueTimeout")
+/// Length of the pickle and number of buffers beside it, as `protocol.rs` has it.
+const PICKLE_HEAD_BYTES: usize = 16;
+
+/// A value's pickle with its head, if it is small and has no buffers.
+fn take_pickle(outcome: &mut fairtrial_exec::Outcome) -> Option<Vec<u8>> {
+    let value = outcome.value.take_if(|value| {
+        let whole = matches!(&value.body, Body::Inline(bytes) if bytes.get(8..PICKLE_HEAD_BYTES) == Some(&[0; 8]));
+        value.format == ResultFormat::Pickle && whole
+    })?;
+    match value.body {
+        Body::Inline(bytes) => Some(bytes),
+        Body::Mapped(_) => None,
+    }
+}
+
+fn ending(answer: &Answer) -> &'static str {
+    let Ok(outcome) = answer else {
+        return "failed";
+    };
+    let kind = outcome.error.as_ref().map(|error| error.kind.as_str());
+    match (outcome.verdict, kind) {
+        (Verdict::Ok, _) => "ok",
+        (Verdict::Cancelled, Some("QueueTimeout")) => "failed",
+        (Verdict::Cancelled, _) => "cancelled",
+        (Verdict::SetupFailed, Some("InitializerFailed")) => "uninitialized",
+        _ => "failed",
+    }
 }

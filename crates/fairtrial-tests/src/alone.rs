@@ -14,6 +14,11 @@ const ALONE: &str = "FAIRTRIAL_TEST_ALONE";
 /// ```
 #[must_use]
 pub fn is_alone(name: &str) -> bool {
+    is_alone_with(name, |_| {})
+}
+
+/// As [`is_alone`], in a process changed as `change` says.
+pub fn is_alone_with(name: &str, change: impl FnOnce(&mut Command)) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;
     }
@@ -22,11 +27,11 @@ pub fn is_alone(name: &str) -> bool {
         reason = "the test binary runs itself, no candidate"
     )]
     let mut command = Command::new(std::env::current_exe().expect("this process has a program"));
-    let output = command
+    command
         .args([name, "--exact", "--test-threads=1", "--nocapture"])
-        .env(ALONE, "1")
-        .output()
-        .expect("the test binary can be run again");
+        .env(ALONE, "1");
+    change(&mut command);
+    let output = command.output().expect("the test binary can be run again");
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     assert!(
@@ -35,6 +40,7 @@ pub fn is_alone(name: &str) -> bool {
     );
     false
 }
+
 /// Anonymous resident memory of this process: what it allocated, files and mappings of them apart.
 #[must_use]
 pub fn anonymous_bytes() -> u64 {

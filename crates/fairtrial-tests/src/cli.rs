@@ -66,6 +66,25 @@ impl Cli {
         self
     }
 
+    /// Run by `program`, such as `nohup`, which becomes it.
+    #[must_use]
+    pub fn under(self, program: &str) -> Self {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "tests run the binary as a user does"
+        )]
+        let mut command = Command::new(program);
+        command.arg(self.0.get_program()).args(self.0.get_args());
+        for (name, value) in self.0.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.current_dir(self.0.get_current_dir().expect("it has one"));
+        Self(command)
+    }
+
     /// As the leader of a process group of its own, as a shell starts a job.
     #[must_use]
     pub fn own_group(mut self) -> Self {

@@ -9,7 +9,7 @@ mod processes;
 mod shell;
 mod story;
 
-pub use alone::{anonymous_bytes, is_alone, stress};
+pub use alone::{anonymous_bytes, is_alone, is_alone_with, stress};
 pub use cli::{Cli, Finished, Running};
 pub use gate::Gate;
 pub use host::{Census, running_with, wait_until};

@@ -36,6 +36,13 @@ impl Process {
         stat(self.pid).is_some_and(|stat| stat.born == self.born && stat.state == 'T')
     }
 
+    /// The name of its program; none if it is gone.
+    #[must_use]
+    pub fn name(self) -> Option<String> {
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).ok()?;
+        self.is_running().then(|| name.trim_end().to_owned())
+    }
+
     /// Its parent.
     #[must_use]
     pub fn parent(self) -> Self {

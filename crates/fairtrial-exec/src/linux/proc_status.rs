@@ -112,8 +112,11 @@ impl Status {
 
 /// Resident bytes now, from `/proc/PID/statm`: cheaper than `status`, and at most a few pages per thread behind.
 pub fn resident_bytes(pid: u32) -> io::Result<u64> {
-    let line = std::fs::read(format!("/proc/{pid}/statm"))?;
-    parse_statm_rss_pages(&line)
+    parse_statm(&std::fs::read(format!("/proc/{pid}/statm"))?)
+}
+
+pub(super) fn parse_statm(line: &[u8]) -> io::Result<u64> {
+    parse_statm_rss_pages(line)
         .map(|pages| pages * rustix::param::page_size() as u64)
         .ok_or_else(|| malformed("statm"))
 }

@@ -13,6 +13,8 @@ use crate::worker::Mode;
 
 /// Calls that a worker has beyond the one it runs.
 const MOST_AHEAD: usize = 16;
+/// More are sent when no more than this are left: several at once cost little more than one.
+const FEW_AHEAD: usize = 8;
 /// Calls that take less are worth sending ahead.
 const SHORT_CALL_NS: u64 = 1_000_000;
 /// Calls that wait behind a longer one than this go to another slot, if one is free (EX-31).
@@ -37,6 +39,8 @@ pub(super) struct Member {
     pub(super) loud: bool,
     /// Calls were taken back from it, and it has not yet skipped them all.
     pub(super) skipping: bool,
+    /// It is being given calls ahead, up to the most.
+    pub(super) filling: bool,
     /// Observers know of it.
     pub(super) told: bool,
 }
@@ -47,10 +51,11 @@ impl Member {
     }
 
     /// Whether its calls are so short that it should have the next ones before it asks (EX-30).
-    pub(super) fn takes_ahead(&self) -> bool {
-        self.mode == Mode::Reuse
+    pub(super) fn takes_ahead(&mut self) -> bool {
+        self.filling = self.calls.len() <= if self.filling { MOST_AHEAD } else { FEW_AHEAD };
+        self.filling
+            && self.mode == Mode::Reuse
             && !self.calls.is_empty()
-            && self.calls.len() <= MOST_AHEAD
             && !(self.leaving || self.skipping || self.loud)
             && self.recent_ns.is_some_and(|ns| ns < SHORT_CALL_NS)
     }

@@ -1,4 +1,4 @@
-//! What workers and zygotes tell the pool, and what it makes of that. Which call starts next is `starting.rs`'s business.
+//! What workers and zygotes tell the pool, and what it makes of that. Which call starts next is `slots.rs`'s business.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::interpreters::ZygoteState;
 use super::member::recycle;
-use super::pool::{Pool, SPAWN_PAUSE, SPAWN_TRIES, START_FAILURES, cancelled};
+use super::pool::{OVERDUE_TRIES, Pool, SPAWN_PAUSE, SPAWN_TRIES, START_FAILURES, cancelled};
 use super::queue::Lane;
 use crate::call::Work;
 use crate::dispatch::{Dispatch, Finished, PoolNews, Unstarted, WorkerNumber};
@@ -117,11 +117,14 @@ impl Pool {
         self.resolve(dispatch, answer);
     }
 
-    fn unstarted(&mut self, worker: WorkerNumber, mut dispatch: Dispatch, why: Unstarted) {
+    fn unstarted(&mut self, worker: WorkerNumber, dispatch: Dispatch, why: Unstarted) {
         self.running.remove(&dispatch.id);
         if let Some(member) = self.workers.get_mut(&worker) {
             member.calls.retain(|call| *call != dispatch.id);
             member.leaving = true;
+        }
+        if !matches!(why, Unstarted::Died | Unstarted::Overdue) {
+            self.workers.remove(&worker); // it never was
         }
         let lane = self.lane(&dispatch);
         match why {
@@ -129,7 +132,6 @@ impl Pool {
                 step: step @ (Step::Exec | Step::Chdir),
                 errno,
             } => {
-                self.workers.remove(&worker);
                 let report = cannot_start(&dispatch, step, errno);
                 self.resolve_unstarted(dispatch, Verdict::SetupFailed, report);
             }
@@ -137,40 +139,31 @@ impl Pool {
                 step: Step::Zygote,
                 errno: 0,
             }
-            | Unstarted::LauncherLost => {
-                self.workers.remove(&worker);
-                self.requeue(lane, dispatch);
-            }
+            | Unstarted::LauncherLost => self.requeue(lane, dispatch),
             Unstarted::Spawn { step, errno } => {
-                self.workers.remove(&worker);
-                self.try_again(
-                    lane,
-                    dispatch,
-                    step.name().into(),
-                    io::Error::from_raw_os_error(errno),
-                );
+                let source = io::Error::from_raw_os_error(errno);
+                self.try_again(lane, dispatch, step.name().into(), source);
             }
-            Unstarted::Died | Unstarted::Overdue => {
-                let most = if matches!(why, Unstarted::Overdue) {
-                    2
-                } else {
-                    START_FAILURES
-                };
-                dispatch.unacknowledged += 1;
-                if dispatch.unacknowledged < most {
-                    return self.requeue(lane, dispatch);
-                }
+            Unstarted::Died => {
+                self.unacknowledged(lane, dispatch, START_FAILURES, "died before they began it")
+            }
+            Unstarted::Overdue => {
                 let limit = self.config.ack_timeout;
-                let times = dispatch.unacknowledged;
-                let report = match why {
-                    Unstarted::Overdue => {
-                        setup_error(format!("{times} workers did not begin it within {limit:?}"))
-                    }
-                    _ => setup_error(format!("{times} workers died before they began it")),
-                };
-                self.resolve_unstarted(dispatch, Verdict::SetupFailed, report);
+                let what = format!("did not begin it within {limit:?}");
+                self.unacknowledged(lane, dispatch, OVERDUE_TRIES, &what);
             }
         }
+    }
+
+    /// A worker took the call and did not begin it: another one may, until so many did not.
+    fn unacknowledged(&mut self, lane: Lane, mut dispatch: Dispatch, most: u32, what: &str) {
+        dispatch.unacknowledged += 1;
+        let times = dispatch.unacknowledged;
+        if times < most {
+            return self.requeue(lane, dispatch);
+        }
+        let report = setup_error(format!("{times} workers {what}"));
+        self.resolve_unstarted(dispatch, Verdict::SetupFailed, report);
     }
 
     pub(super) fn requeue(&mut self, lane: Lane, dispatch: Dispatch) {

@@ -41,6 +41,8 @@ pub(crate) enum Command {
 
 /// A zygote that dies this often in a row without a word gives its calls up.
 pub(super) const START_FAILURES: u32 = 5;
+/// A call that so many workers do not begin in time is given up.
+pub(super) const OVERDUE_TRIES: u32 = 2;
 /// A call that finds no process this often fails.
 pub(super) const SPAWN_TRIES: u32 = 3;
 /// Between two such tries.
@@ -306,6 +308,15 @@ impl Pool {
     pub(super) fn timer(&mut self) {
         self.free_stuck();
         let now = Instant::now();
+        self.cancel_overdue(now);
+        let idle_timeout = self.config.idle_timeout;
+        self.retire_idle(ExitReason::Idle, |since| since + idle_timeout <= now);
+        self.end_idle_zygotes(now);
+        self.kill_if_due();
+    }
+
+    /// Calls that waited too long for their turn.
+    fn cancel_overdue(&mut self, now: Instant) {
         while let Some((at, id)) = self
             .queue_deadlines
             .first()
@@ -317,16 +328,16 @@ impl Pool {
                 self.queue_timed_out(dispatch);
             }
         }
-        let idle_timeout = self.config.idle_timeout;
-        self.retire_idle(ExitReason::Idle, |since| since + idle_timeout <= now);
+    }
+
+    fn end_idle_zygotes(&mut self, now: Instant) {
         for (number, lane) in &mut self.lanes {
             let unused =
                 matches!(lane.zygote, ZygoteState::Ready { .. }) && !self.queue.has(*number);
-            if unused && lane.last_used + idle_timeout <= now {
+            if unused && lane.last_used + self.config.idle_timeout <= now {
                 lane.zygote = ZygoteState::None; // dropping the handle ends it
             }
         }
-        self.kill_if_due();
     }
 
     /// Everything is answered for and every worker is gone: the rest goes too.

@@ -65,10 +65,10 @@ pub(crate) struct NotStarted {
 pub(crate) fn command(
     site: &Site,
     identity: Identity,
-    mut dispatch: Dispatch,
+    dispatch: Dispatch,
     generation: u32,
 ) -> Result<Mailbox, Box<NotStarted>> {
-    let parts = match CommandParts::new(site, &identity, &mut dispatch) {
+    let parts = match CommandParts::new(site, &identity, &dispatch) {
         Ok(parts) => parts,
         Err(error) => return Err(Box::new(NotStarted { dispatch, error })),
     };
@@ -105,7 +105,7 @@ struct CommandParts {
 }
 
 impl CommandParts {
-    fn new(site: &Site, identity: &Identity, dispatch: &mut Dispatch) -> Result<Self, EngineError> {
+    fn new(site: &Site, identity: &Identity, dispatch: &Dispatch) -> Result<Self, EngineError> {
         let channels = |error| EngineError::Spawn {
             step: "making its channels".into(),
             source: error,
@@ -113,14 +113,7 @@ impl CommandParts {
         let (stdout, stdout_theirs) = Output::open(Stream::Stdout).map_err(channels)?;
         let (stderr, stderr_theirs) = Output::open(Stream::Stderr).map_err(channels)?;
         let scratch = site.context.make_scratch()?;
-        let call = &mut *dispatch.call;
-        let Work::Command(work) = &mut call.work else {
-            unreachable!("only commands come here")
-        };
-        let (stdin, stdin_theirs) = match dispatch.streams.input.take() {
-            Some(given) => (None, given),
-            None => input(std::mem::take(&mut work.stdin)).map_err(channels)?,
-        };
+        let (stdin, stdin_theirs) = input(dispatch).map_err(channels)?;
         let program = program(site, &dispatch.call, &identity.id, scratch.path());
         let fds = vec![stdin_theirs, stdout_theirs, stderr_theirs];
         Ok(Self {
@@ -134,11 +127,16 @@ impl CommandParts {
     }
 }
 
-fn input(bytes: Vec<u8>) -> io::Result<(Option<Input>, OwnedFd)> {
-    if bytes.is_empty() {
+/// What the command reads, and our end of it if the call's bytes are to be written there. The call keeps its own: there
+/// may be another try.
+fn input(dispatch: &Dispatch) -> io::Result<(Option<Input>, OwnedFd)> {
+    if let Some(given) = &dispatch.streams.input {
+        return Ok((None, given.try_clone()?));
+    }
+    if dispatch.call.stdin().is_empty() {
         return Ok((None, std::fs::File::open("/dev/null")?.into()));
     }
-    let (input, theirs) = Input::open(bytes)?;
+    let (input, theirs) = Input::open()?;
     Ok((Some(input), theirs))
 }
 

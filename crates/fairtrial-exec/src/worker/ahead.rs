@@ -25,6 +25,8 @@ pub(crate) struct Ahead {
     claims: Option<Claims>,
     /// Calls taken back whose frames the worker has still to skip. Until it has, a new count would be taken for theirs.
     skips_due: Vec<u32>,
+    /// Calls whose frames wait to be sent together.
+    unsent: u64,
     /// One that was cancelled when the worker had taken it: to be stopped as soon as it is its turn.
     cancelled: Option<CallId>,
 }
@@ -62,7 +64,7 @@ impl Worker {
                     body: None,
                 },
                 scratch,
-            )) if self.send_claimed(generation, &payload) => {
+            )) if self.queue_claimed(generation, &payload) => {
                 self.ahead.calls.push_back(SentAhead {
                     dispatch,
                     generation,
@@ -78,8 +80,16 @@ impl Worker {
         }
     }
 
-    /// The count first, so that the worker never finds a frame without one.
-    fn send_claimed(&mut self, generation: u32, payload: &[u8]) -> bool {
+    /// Sends what [`Worker::send_ahead`] queued. The counts first, so that the worker never finds a frame without one.
+    pub(super) fn flush_ahead(&mut self) {
+        let unsent = std::mem::take(&mut self.ahead.unsent);
+        if let (Some(claims), Some(link), 1..) = (&self.ahead.claims, &mut self.link, unsent) {
+            claims.add(unsent);
+            link.push();
+        }
+    }
+
+    fn queue_claimed(&mut self, generation: u32, payload: &[u8]) -> bool {
         let Some(link) = &mut self.link else {
             return false;
         };
@@ -93,15 +103,9 @@ impl Worker {
             };
             (self.ahead.claims, descriptor) = (Some(claims), Some(copy));
         }
-        let counted = self
-            .ahead
-            .claims
-            .as_ref()
-            .is_some_and(|claims| claims.add().is_ok());
-        if counted {
-            link.send(Kind::Ahead, generation, payload, descriptor);
-        }
-        counted
+        link.queue(Kind::Ahead, generation, payload, descriptor);
+        self.ahead.unsent += 1;
+        true
     }
 
     /// The call that runs is over: the next one sent ahead is the one to be acknowledged now.

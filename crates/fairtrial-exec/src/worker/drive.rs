@@ -72,6 +72,7 @@ pub(crate) struct Worker {
     pub(crate) pid: Option<u32>,
     pub(crate) proc_files: Option<ProcFiles>,
     pub(crate) start_rss_bytes: Option<u64>,
+    pub(crate) last_rss_bytes: Option<u64>,
     /// The kernel's high-water mark is an earlier call's.
     pub(crate) peak_is_stale: bool,
     /// Messages that belonged to no dispatch it had then.
@@ -111,6 +112,7 @@ impl Worker {
             pid: None,
             proc_files: None,
             start_rss_bytes: None,
+            last_rss_bytes: None,
             peak_is_stale: false,
             stale_frames: 0,
             closed_at: None,
@@ -132,7 +134,7 @@ impl Worker {
                 () = turn(&mut self.link), if self.may_listen() => self.read_frames(),
                 () = self.stdout.fill() => self.check_output(),
                 () = self.stderr.fill() => self.check_output(),
-                done = feed(&mut self.stdin) => if done { self.stdin = None },
+                done = feed(&mut self.stdin, self.current.as_ref()) => if done { self.stdin = None },
                 () = until(timer) => self.timer(),
             }
         }
@@ -196,6 +198,9 @@ impl Worker {
     }
 
     fn hear_pool(&mut self, message: ToWorker) {
+        if !matches!(message, ToWorker::Ahead { .. }) {
+            self.flush_ahead();
+        }
         match message {
             ToWorker::Assign {
                 dispatch,
@@ -211,7 +216,12 @@ impl Worker {
             ToWorker::Ahead {
                 dispatch,
                 generation,
-            } => self.send_ahead(dispatch, generation),
+            } => {
+                self.send_ahead(dispatch, generation);
+                if self.mailbox.is_empty() {
+                    self.flush_ahead();
+                }
+            }
             ToWorker::TakeBack => self.take_back(),
             ToWorker::Cancel(id) => match &self.current {
                 Some(current) if current.dispatch.id == id => {
@@ -271,8 +281,8 @@ impl Worker {
         scratch: Option<ScratchDir>,
     ) {
         // What it wrote between calls is nobody's.
-        self.stdout.drain(u64::MAX);
-        self.stderr.drain(u64::MAX);
+        self.stdout.drain_known();
+        self.stderr.drain_known();
         self.open_streams(&dispatch);
         let ack_timeout = self.site.context.config.ack_timeout;
         let current = Current::new(dispatch, generation, ack_timeout);
@@ -347,6 +357,7 @@ impl Worker {
         };
         if self.mode == Mode::Command {
             current.began_ns = Some(at_ns);
+            current.dispatch.streams.input = None; // no other try: whoever writes there is to hear when nobody reads
             let generation = current.generation;
             self.apply(Event::Began { generation });
         } else if current.began_ns.is_some() {
@@ -449,12 +460,23 @@ impl Worker {
         };
         let call_id = current.dispatch.id;
         let began_ns = *current.began_ns.get_or_insert_with(now_ns);
-        if let Some(pid) = self.pid {
-            current.base_rss_bytes = resident(pid);
-            if self.mode == Mode::Reuse {
-                current.cpu_before_ns = process_cpu_ns(pid).ok(); // else its use is reported as not measured
+        match (self.pid, self.mode) {
+            (Some(pid), Mode::Reuse) => {
+                if self.proc_files.is_none() {
+                    self.proc_files = ProcFiles::open(pid).ok(); // what cannot be read is reported as not measured
+                }
+                let resident =
+                    |files: &mut ProcFiles| files.resident_bytes().ok().filter(|bytes| *bytes > 0);
+                if !current.ahead {
+                    current.cpu_before_ns = process_cpu_ns(pid).ok();
+                    self.last_rss_bytes = self.proc_files.as_mut().and_then(resident);
+                }
+                // Of a call sent ahead it is the size at the ack of the first of its row.
+                current.base_rss_bytes = self.last_rss_bytes;
                 self.start_rss_bytes = self.start_rss_bytes.or(current.base_rss_bytes);
             }
+            (Some(pid), _) => current.base_rss_bytes = resident(pid),
+            (None, _) => {}
         }
         let watch = watch(&current.dispatch.call, began_ns, self.mode);
         if watch != Watch::default() {
@@ -543,10 +565,10 @@ async fn turn(link: &mut Option<Link>) {
     }
 }
 
-async fn feed(input: &mut Option<Input>) -> bool {
-    match input {
-        Some(input) => input.feed().await,
-        None => std::future::pending().await,
+async fn feed(input: &mut Option<Input>, current: Option<&Current>) -> bool {
+    match (input, current) {
+        (Some(input), Some(current)) => input.feed(current.call().stdin()).await,
+        _ => std::future::pending().await,
     }
 }
 

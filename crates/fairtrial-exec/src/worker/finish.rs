@@ -3,10 +3,10 @@
 use super::current::Current;
 use super::drive::Worker;
 use super::judge::{self, Facts, Measured};
+use super::pipes::has_output;
 use super::{Ending, Event, Payload, Reply};
 use crate::dispatch::{Answer, Dispatch, Finished, PoolNews, Unstarted};
 use crate::event::ExitReason;
-use crate::linux::proc_files::ProcFiles;
 use crate::outcome::Exit;
 use crate::protocol::launcher::{End, ToLauncher};
 use crate::scratch::ScratchDir;
@@ -27,8 +27,10 @@ impl Worker {
         // Disarmed too late, the launcher may be about to kill: no further call is to suffer for this one.
         let lives = !current.is_overdue();
         let most = current.call().limits.output_bytes.unwrap_or(u64::MAX);
-        self.stdout.drain(most);
-        self.stderr.drain(most);
+        if has_output(&self.stdout, &self.stderr) {
+            self.stdout.drain(most);
+            self.stderr.drain(most);
+        }
         let reply = settle(reply, current.file.take(), Writers::MayLive);
         self.keep_scratch(current.scratch.take());
         let measured = self.measure(&current);
@@ -80,9 +82,6 @@ impl Worker {
             // The next call has begun by now: what the kernel says is no longer this one's alone.
             self.peak_is_stale = true;
             return Measured::by_worker(current.usage);
-        }
-        if self.proc_files.is_none() {
-            self.proc_files = ProcFiles::open(pid).ok(); // what cannot be read is reported as not measured
         }
         let Some(files) = &mut self.proc_files else {
             return Measured::default();
@@ -147,6 +146,9 @@ impl Worker {
         measured: Measured,
         verdict: impl FnOnce(Facts<'_>) -> Answer,
     ) -> (Dispatch, Answer) {
+        // What it writes from now on is nobody's, and a tap ends with its call.
+        self.stdout.lead_to(None);
+        self.stderr.lead_to(None);
         if let Some(failure) = current.failure.take() {
             return (current.dispatch, Err(failure));
         }

@@ -83,7 +83,8 @@ impl Measured {
         let cpu_ns =
             cpu_before_ns.and_then(|before| Some(process_cpu_ns(pid).ok()?.saturating_sub(before)));
         let cpu = cpu_ns.map(|cpu_ns| share_out(cpu_ns, files));
-        let children = files.children().ok();
+        let threads = status.map(|status| status.threads);
+        let children = threads.and_then(|threads| files.children(threads).ok());
         let leaked = match children {
             Some(children) if children.is_empty() => Some(0),
             _ => descendants(pid).ok().map(|below| below.len() as u64),
@@ -102,9 +103,10 @@ impl Measured {
 /// The sum is exact; the kernel knows the two parts only by ticks, which say nothing of a call shorter than one.
 fn share_out(cpu_ns: u64, files: &mut ProcFiles) -> CpuTimes {
     const TICK_NS: u64 = 10_000_000;
-    match files.stat() {
-        Ok(stat) if cpu_ns >= TICK_NS => split(cpu_ns, &stat),
-        _ => CpuTimes {
+    let stat = (cpu_ns >= TICK_NS).then(|| files.stat().ok()).flatten();
+    match stat {
+        Some(stat) => split(cpu_ns, &stat),
+        None => CpuTimes {
             user_ns: cpu_ns,
             system_ns: 0,
         },

@@ -11,6 +11,9 @@ use super::frames::{Frame, Frames};
 use crate::linux::socket::{Wait, send_with_fds};
 use crate::protocol::{BadFrame, Header, Kind};
 
+/// Read at once.
+const READ_BYTES: usize = 1 << 16;
+
 /// A worker's socket with what waits on both sides of it.
 pub(crate) struct Link {
     socket: AsyncFd<OwnedFd>,
@@ -45,17 +48,39 @@ impl Link {
         payload: &[u8],
         fd: Option<OwnedFd>,
     ) {
+        self.queue(kind, generation, payload, fd);
+        self.push();
+    }
+
+    /// As [`Link::send`], but what follows soon can go with it.
+    pub(crate) fn queue(
+        &mut self,
+        kind: Kind,
+        generation: u32,
+        payload: &[u8],
+        fd: Option<OwnedFd>,
+    ) {
         let header = Header {
             kind,
             generation,
             length: payload.len() as u64,
         };
-        let bytes = [&header.encode()[..], payload].concat();
-        self.outgoing.push_back(Outgoing { bytes, sent: 0, fd });
-        self.push();
+        let header = header.encode();
+        match self.outgoing.back_mut() {
+            // A descriptor goes with the first byte of what it is sent with.
+            Some(last) if fd.is_none() => {
+                last.bytes.extend_from_slice(&header);
+                last.bytes.extend_from_slice(payload);
+            }
+            _ => {
+                let bytes = [&header[..], payload].concat();
+                self.outgoing.push_back(Outgoing { bytes, sent: 0, fd });
+            }
+        }
     }
 
-    fn push(&mut self) {
+    /// Sends what fits.
+    pub(crate) fn push(&mut self) {
         while let Some(next) = self.outgoing.front_mut() {
             let fds: Vec<_> = next.fd.iter().map(AsFd::as_fd).collect();
             match send_with_fds(
@@ -86,6 +111,8 @@ impl Link {
         tokio::select! {
             Ok(mut ready) = self.socket.readable(), if !self.closed => match read_some(&self.socket, &mut self.incoming) {
                 Ok(0) => self.closed = true,
+                // Less than there was room for is all there is: the kernel tells when more comes.
+                Ok(count) if count < READ_BYTES => ready.clear_ready(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                 Ok(_) | Err(_) => {}
             },
@@ -127,7 +154,7 @@ impl Link {
 }
 
 fn read_some(socket: &AsyncFd<OwnedFd>, incoming: &mut Frames) -> io::Result<usize> {
-    let mut buffer = [MaybeUninit::uninit(); 1 << 16];
+    let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
     match rustix::io::read(socket.get_ref(), &mut buffer[..]) {
         Ok((bytes, _)) => {
             incoming.push(bytes);

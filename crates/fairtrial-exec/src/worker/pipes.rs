@@ -4,7 +4,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::capture::{Capture, Captured};
@@ -67,6 +69,21 @@ impl Output {
         }
     }
 
+    /// Takes in what is known to be there, without asking the kernel whether there is more.
+    pub(crate) fn drain_known(&mut self) {
+        while let Some(pipe) = &self.pipe {
+            let (capture, tap, stream) = (&mut self.capture, self.tap.as_ref(), self.stream);
+            let read = pipe.try_io(Interest::READABLE, |_| {
+                read_some(pipe, capture, tap, stream)
+            });
+            match read {
+                Ok(0) => self.pipe = None,
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
     /// Bytes seen since the last [`Output::take`].
     pub(crate) fn total(&self) -> u64 {
         self.capture.total()
@@ -81,6 +98,16 @@ impl Output {
     pub(crate) fn take(&mut self, next_cap_bytes: u64) -> Captured {
         std::mem::replace(&mut self.capture, new_capture(next_cap_bytes)).finish()
     }
+}
+
+/// Whether either stream has something to be read, or has ended.
+pub(crate) fn has_output(stdout: &Output, stderr: &Output) -> bool {
+    let pipes = [&stdout.pipe, &stderr.pipe].into_iter().flatten();
+    let mut asked: Vec<_> = pipes
+        .map(|pipe| PollFd::new(pipe.get_ref(), PollFlags::IN))
+        .collect();
+    // What cannot be asked is looked at.
+    poll(&mut asked, Some(&Timespec::default())).map_or(true, |ready| ready > 0)
 }
 
 fn new_capture(cap_bytes: u64) -> Capture {
@@ -102,37 +129,36 @@ fn read_some(
     Ok(bytes.len())
 }
 
-/// A command's standard input, written as fast as the command reads.
+/// A command's standard input, written as fast as the command reads. The bytes stay with the call: should no process
+/// come of this try, the next needs them all again.
 pub(crate) struct Input {
     pipe: AsyncFd<OwnedFd>,
-    bytes: Vec<u8>,
     written: usize,
 }
 
 impl Input {
     /// A pipe: our end, and the one to hand down.
-    pub(crate) fn open(bytes: Vec<u8>) -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn open() -> io::Result<(Self, OwnedFd)> {
         let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
         crate::linux::socket::set_nonblocking(&ours)?;
         Ok((
             Self {
                 pipe: crate::linux::readiness::watch(ours)?,
-                bytes,
                 written: 0,
             },
             theirs,
         ))
     }
 
-    /// Writes some more; `true` when there is no more to write, or nobody to read it, which is no error.
-    pub(crate) async fn feed(&mut self) -> bool {
+    /// Writes some more of `bytes`; `true` when there is no more to write, or nobody to read it, which is no error.
+    pub(crate) async fn feed(&mut self, bytes: &[u8]) -> bool {
         let Ok(mut ready) = self.pipe.writable().await else {
             return true;
         };
-        match rustix::io::write(self.pipe.get_ref(), &self.bytes[self.written..]) {
+        match rustix::io::write(self.pipe.get_ref(), &bytes[self.written..]) {
             Ok(count) => {
                 self.written += count;
-                self.written == self.bytes.len()
+                self.written == bytes.len()
             }
             Err(rustix::io::Errno::AGAIN) => {
                 ready.clear_ready();

@@ -1,6 +1,5 @@
-//! Deadlines, kills and cancels (EX-45 to EX-53).
+//! Deadlines, kills and cancels (EX-45 to EX-52).
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fairtrial_exec::{Backend, Call, EngineError, Event, ExitReason, Outcome, Verdict};
@@ -403,54 +402,6 @@ async fn no_verdict_makes_a_call_run_again() {
         }
     }
     story.end().await;
-}
-
-/// EX-53: neither engine nor launcher holds a timer on a clock that a step of the wall clock or a suspended machine
-/// moves. A poll's own timeout runs on the monotonic clock by definition.
-#[tokio::test]
-async fn no_timer_runs_on_the_wall_clock() {
-    let story = Story::new();
-    let here = story.path().join("here");
-    let mut call = Story::call(
-        WAIT_FOR_FILE,
-        &j!([story.path().join("never"), here]).to_string(),
-    );
-    call.timeout = Some(Duration::from_secs(1));
-    let execution = story.backend.submit(call).expect("accepted");
-    wait_until("the call runs", || here.exists()).await;
-    let pid = story.events().iter().find_map(|event| match event {
-        Event::WorkerStart { pid, .. } => Some(*pid),
-        _ => None,
-    });
-    let launcher = parent_of(pid.expect("a worker started"));
-    for pid in [launcher, std::process::id()] {
-        for entry in std::fs::read_dir(format!("/proc/{pid}/fdinfo"))
-            .expect("/proc is there")
-            .flatten()
-        {
-            let Ok(info) = std::fs::read_to_string(entry.path()) else {
-                continue; // closed since
-            };
-            let clock = info.lines().find_map(|line| line.strip_prefix("clockid:"));
-            assert!(
-                clock.is_none_or(|clock| clock.trim() == "1"),
-                "{pid}: {info}"
-            );
-        }
-    }
-    let outcome = execution.await.expect("the engine does its work");
-    assert_eq!(outcome.verdict, Verdict::Timeout);
-    story.end().await;
-}
-
-fn parent_of(pid: u32) -> u32 {
-    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"))
-        .expect("it lives");
-    let (_, rest) = stat.rsplit_once(')').expect("a name in brackets");
-    rest.split_whitespace()
-        .nth(1)
-        .and_then(|field| field.parse().ok())
-        .expect("a parent")
 }
 
 fn worker(outcome: &Outcome) -> String {

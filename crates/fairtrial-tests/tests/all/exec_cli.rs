@@ -1,6 +1,6 @@
 //! `fairtrial exec` as a binary (EX-97, EX-98), and what it shows on a terminal (EX-80).
 
-use fairtrial_tests::{Shell, wait_until};
+use fairtrial_tests::{Process, Shell, note, wait_until};
 use rustix::process::{Signal, kill_process_group};
 use serde_json::{Value as Json, json};
 
@@ -9,8 +9,8 @@ const HELP: &str = "\
 Run one call: a function of a Python file, or a command
 
 For a function, standard output holds its value as one line of JSON and nothing else; what it
-printed, and the report if it failed, go to standard error. A command's output is passed through,
-and it gets our standard input unless that is a terminal.
+printed, and the report if it failed, go to standard error. A command's streams are passed through
+as they come; a standard input that is a terminal is not passed.
 
 Usage: fairtrial exec FILE.py --function F [OPTIONS]
        fairtrial exec [OPTIONS] -- ARGV...
@@ -62,7 +62,7 @@ Terms:
           Working directory [default: a scratch directory of the call's own]
 
       --capture <SIZE>
-          Kept bytes of each output stream [default: 1M; for a command, all of it]
+          Kept bytes of each output stream [default: 1M; a command's are kept for --json only]
 
 Limits:
       --memory <SIZE>
@@ -382,21 +382,22 @@ async fn an_interrupt_exits_130_and_leaves_nothing() {
         (Signal::INT, false),
         (Signal::TERM, false),
         (Signal::INT, true),
+        (Signal::HUP, false),
+        (Signal::HUP, true),
     ] {
+        if signal == Signal::HUP && is_ignored(signal) {
+            note("skipped: SIGHUP is ignored here (`nohup`?), so in all that is started too");
+            continue;
+        }
         let shell = Shell::new();
         shell.program("double_fork.py");
         let call = ["exec", "double_fork.py", "--function", "f"];
         let running = shell.fairtrial(call).own_group().start();
-        let engine = running.pid().as_raw_nonzero().get() as u32;
-        // Launcher, zygote, worker and what the worker left behind.
-        let below = || {
-            shell
-                .processes()
-                .iter()
-                .filter(|pid| **pid != engine)
-                .count()
-        };
-        wait_until("the call runs", || below() >= 4).await;
+        let engine = running.pid().as_raw_nonzero().get().cast_unsigned();
+        let engine = Process::find(engine).expect("it runs");
+        // Launcher, zygote, worker and what the worker leaves behind.
+        wait_until("the call runs", || engine.descendants().len() >= 4).await;
+        let below = engine.descendants();
         if group {
             kill_process_group(running.pid(), signal).unwrap();
         } else {
@@ -412,14 +413,39 @@ async fn an_interrupt_exits_130_and_leaves_nothing() {
             ),
             "{signal:?} {group}"
         );
-        wait_until("nothing is left running", || shell.processes().is_empty()).await;
+        wait_until("nothing is left running", || {
+            shell.processes().is_empty() && !below.iter().any(|process| process.is_running())
+        })
+        .await;
         assert!(shell.spilled().is_empty(), "{:?}", shell.spilled());
     }
 }
 
-/// EX-98: an interrupt is also heard while a command's input is awaited.
+/// Whether this process, and so whatever it starts, ignores a signal.
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap();
+    ignored & (1 << (signal.as_raw() - 1)) != 0
+}
+
+/// EX-98: who ignores the hangup from the start goes on, as under `nohup`.
+#[test]
+fn a_hangup_that_is_ignored_interrupts_nothing() {
+    let shell = Shell::new();
+    let script = "echo here; read line; echo $line";
+    let call = ["exec", "--", "sh", "-c", script];
+    let mut running = shell.fairtrial(call).under("nohup").start();
+    assert_eq!(running.line(), "here\n");
+    running.signal(Signal::HUP);
+    running.say("on");
+    let run = running.end();
+    assert_eq!((run.code, &*run.stdout), (Some(0), "on\n"));
+}
+
+/// EX-98: an interrupt is also heard while a command waits for input, or is not there yet.
 #[tokio::test]
-async fn an_interrupt_before_the_call_starts_exits_130() {
+async fn an_interrupt_while_input_is_awaited_exits_130() {
     let shell = Shell::new();
     let running = shell.fairtrial(["exec", "--", "cat"]).start();
     let status = format!("/proc/{}/status", running.pid().as_raw_nonzero());

@@ -1,10 +1,14 @@
 //! What faults cost: the table of EX-23.
 
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use fairtrial_exec::{Call, EngineError, Event, Exit, ExitReason, Verdict};
+use fairtrial_exec::{Call, EngineError, Event, Exit, ExitReason, Outcome, Streams, Verdict, Work};
 use fairtrial_tests::{Gate, PATIENCE, Process, Story, json, running_with, wait_until};
-use rustix::process::Signal;
+use rustix::io::Errno;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit, setrlimit};
 
 use crate::process::{launcher, script, with_python, worker};
 
@@ -301,7 +305,6 @@ fn a_spawn_that_fails_for_want_of_descriptors_is_tried_again_and_then_an_engine_
             }
             hoard
         };
-        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         let before = getrlimit(Resource::Nofile);
         let few = Rlimit {
             current: Some(200),
@@ -327,12 +330,145 @@ fn a_spawn_that_fails_for_want_of_descriptors_is_tried_again_and_then_an_engine_
         drop(held);
         assert!(
             matches!(&answer, Err(EngineError::Spawn { source, .. })
-                if source.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error())),
+                if source.raw_os_error() == Some(Errno::MFILE.raw_os_error())),
             "{answer:?}"
         );
         assert_eq!(json(&story.source(ONE, "[]").await), 1);
         story.end().await;
     });
+}
+
+/// EX-23: processes are short for one user, so the test is a user's if root runs it.
+#[test]
+fn a_spawn_that_fails_for_want_of_processes_is_tried_again_and_then_an_engine_error() {
+    const NOBODY: u32 = 65_534;
+    let is_root = rustix::process::geteuid().is_root();
+    let alone = fairtrial_tests::is_alone_with(
+        "faults::a_spawn_that_fails_for_want_of_processes_is_tried_again_and_then_an_engine_error",
+        |command| {
+            if is_root {
+                command.uid(NOBODY).gid(NOBODY);
+            }
+        },
+    );
+    if !alone {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be had");
+    runtime.block_on(async {
+        let story = Story::with(|config| config.fork_ahead = false);
+        let launcher = launcher_of_commands(&story).await;
+        let before = getrlimit(Resource::Nproc);
+        // Of the launcher alone; a user has more processes than one anyway.
+        let allow = |most| {
+            let pid = Pid::from_raw(launcher.pid.cast_signed());
+            prlimit(pid, Resource::Nproc, most).expect("it is of the same user");
+        };
+        let none = Rlimit {
+            current: Some(1),
+            maximum: before.maximum,
+        };
+        let is_short = |answer: &Result<Outcome, EngineError>| {
+            matches!(answer, Err(EngineError::Spawn { source, .. })
+                if source.raw_os_error() == Some(Errno::AGAIN.raw_os_error()))
+        };
+
+        // For good: the call is told.
+        allow(none);
+        let answer = story.try_run(cat(LONG)).await;
+        assert!(is_short(&answer), "{answer:?}");
+        allow(before);
+        assert_eq!(story.run(cat(LONG)).await.stdout.bytes(), LONG);
+
+        // For a while: nobody notices, and the command has all of its input. On a busy machine the while may last
+        // longer than the tries do; some round is short enough.
+        let mut rounds = 0..20;
+        let went_on = async || {
+            allow(none);
+            let slept = launcher.status("voluntary_ctxt_switches");
+            let call = story.backend.submit(cat(LONG)).expect("taken");
+            wait_until("the launcher has tried, and sleeps", || {
+                launcher.status("voluntary_ctxt_switches") > slept
+            })
+            .await;
+            allow(before);
+            let answer = call.await;
+            let read = answer
+                .as_ref()
+                .is_ok_and(|outcome| outcome.stdout.bytes() == LONG);
+            assert!(read || is_short(&answer), "{answer:?}");
+            read
+        };
+        while !went_on().await {
+            rounds.next().expect("not slow every time");
+        }
+        story.end().await;
+    });
+}
+
+/// More than a pipe holds.
+const LONG: &[u8] = &[b'x'; 200_000];
+
+fn cat(input: &[u8]) -> Call {
+    let mut call = Call::command(["cat"]);
+    if let Work::Command(work) = &mut call.work {
+        work.stdin = input.to_vec();
+    }
+    call
+}
+
+/// The launcher of a story's backend, whose next call makes a scratch directory of its own.
+async fn launcher_of_commands(story: &Story) -> Process {
+    let told = story
+        .run(Call::command(["sh", "-c", "touch used; echo $PPID"]))
+        .await;
+    let pid = told.stdout.text().trim().parse().expect("a number");
+    wait_until("its directory is removed", || {
+        scratch_directories(story) == 0
+    })
+    .await;
+    Process::find(pid).expect("the launcher stays")
+}
+
+fn scratch_directories(story: &Story) -> usize {
+    let below = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let roots = below(story.path().join("spill"));
+    roots.map(|root| below(root.path()).count()).sum()
+}
+
+/// EX-23, EX-96: the launcher dies when it has been asked for a command, before it has started one.
+#[tokio::test]
+async fn a_command_that_is_tried_again_has_its_input_again() {
+    let story = Story::new();
+    for given in [false, true] {
+        let launcher = launcher_of_commands(&story).await;
+        launcher.signal(Signal::STOP);
+        wait_until("it is stopped", || launcher.is_stopped()).await;
+        let call = if given {
+            let (input, mut writer) = std::io::pipe().expect("a pipe can be had");
+            writer
+                .write_all(&LONG[..50_000])
+                .expect("a pipe holds so much");
+            let streams = Streams {
+                output: None,
+                input: Some(input.into()),
+            };
+            story.backend.submit_with(Call::command(["cat"]), streams)
+        } else {
+            story.backend.submit(cat(LONG))
+        };
+        wait_until("it was asked", || scratch_directories(&story) == 1).await;
+        launcher.signal(Signal::KILL);
+        let answer = tokio::time::timeout(PATIENCE, call.expect("taken")).await;
+        let outcome = answer.expect("it resolves").expect("an outcome");
+        let wanted = if given { &LONG[..50_000] } else { LONG };
+        assert_eq!(outcome.verdict, Verdict::Ok, "{:?}", outcome.error);
+        assert!(outcome.stdout.bytes() == wanted, "given: {given}");
+    }
+    story.end().await;
 }
 
 /// EX-23

@@ -1,8 +1,10 @@
 //! Races and leftovers that one call must not cost another.
 
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use fairtrial_exec::{Event, ExitReason, Verdict};
+use fairtrial_exec::{Event, ExitReason, Outcome, Verdict};
 use fairtrial_tests::{Story, is_alone, json, wait_until};
 
 use crate::process::{script, with_env, with_python};
@@ -17,11 +19,12 @@ def is_socket(fd):
     except OSError:
         return False
 
-def f(text):
+def f(text, spoken):
     wire = next(fd for fd in range(200, 300) if is_socket(fd))
     def speak():
         time.sleep(0.05)
         os.write(wire, text.encode("latin-1")) if text else os.dup2(os.open("/dev/null", os.O_RDONLY), wire)
+        open(spoken, "w").close()
     threading.Thread(target=speak, daemon=True).start()
 "#;
 
@@ -38,6 +41,15 @@ fn crashes(story: &Story) -> usize {
     story.events().iter().filter(crashed).count()
 }
 
+/// A call that leaves a thread behind, which speaks into the socket; and the file that is there once it has.
+async fn speak_later(story: &Story, text: &str) -> (Outcome, PathBuf) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let spoken = story.path().join(format!("spoken-{number}"));
+    let arguments = format!("[\"{text}\", \"{}\"]", spoken.display());
+    (story.reuse(SPEAK_LATER, &arguments).await, spoken)
+}
+
 /// EX-33: half a frame, junk or a closed socket is noticed while the worker is idle, and costs no call.
 #[tokio::test]
 async fn what_an_earlier_call_leaves_in_the_socket_costs_no_later_call() {
@@ -46,11 +58,11 @@ async fn what_an_earlier_call_leaves_in_the_socket_costs_no_later_call() {
         .into_iter()
         .enumerate()
     {
-        let call = story.reuse(SPEAK_LATER, &format!("[\"{left}\"]")).await;
+        let (call, spoken) = speak_later(&story, left).await;
         assert_eq!(call.verdict, Verdict::Ok, "{:?}", call.error);
         if left.is_empty() {
             // Its shim still waits on the old socket: only the next call can show it.
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            wait_until("it spoke", || spoken.exists()).await;
         } else {
             wait_until("the worker is replaced", || crashes(&story) > n).await;
         }
@@ -64,9 +76,9 @@ async fn what_an_earlier_call_leaves_in_the_socket_costs_no_later_call() {
 #[tokio::test]
 async fn leftovers_found_as_the_next_call_is_given_cost_it_nothing() {
     let story = Story::with(|config| config.max_workers = 1);
-    for ms in 48..60 {
-        story.reuse(SPEAK_LATER, "[\"no\"]").await;
-        tokio::time::sleep(Duration::from_millis(ms + 5)).await;
+    for _ in 0..12 {
+        let (_, spoken) = speak_later(&story, "no").await;
+        wait_until("it spoke", || spoken.exists()).await;
         let next = story.reuse("def f(): return 1", "[]").await;
         assert_eq!(json(&next), 1);
     }

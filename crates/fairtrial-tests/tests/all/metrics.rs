@@ -22,6 +22,10 @@ async fn wall_time_is_the_difference_of_the_time_stamps_exactly() {
     ];
     let mut last = 0;
     for (number, call) in calls.into_iter().enumerate() {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "what the anchor is compared with"
+        )]
         let unix = || {
             std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)

@@ -86,11 +86,11 @@ impl Pool {
         }
     }
 
-    fn next_ahead(&self, lane: Lane) -> Option<WorkerNumber> {
-        let takers = self
-            .workers
-            .iter()
-            .filter(|(_, member)| member.lane == lane && member.takes_ahead());
+    fn next_ahead(&mut self, lane: Lane) -> Option<WorkerNumber> {
+        let takers = self.workers.iter_mut().filter_map(|(number, member)| {
+            let takes = member.lane == lane && member.takes_ahead();
+            takes.then_some((number, member))
+        });
         takers
             .min_by_key(|(number, member)| (member.calls.len(), **number))
             .map(|(number, _)| *number)
@@ -261,6 +261,7 @@ impl Pool {
             recent_ns: None,
             loud: false,
             skipping: false,
+            filling: false,
             told: false,
         };
         self.workers.insert(number, member);

@@ -1,0 +1,305 @@
+"""What workers run for the tests: each function is named for what it does, each class for its sin."""
+
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import weakref
+
+
+def same(value):
+    return value
+
+
+def nothing(*args, **kwargs):
+    return None
+
+
+def keywords(*args, **kwargs):
+    return args, kwargs
+
+
+def add(a, b):
+    return a + b
+
+
+def pid(*args):
+    return os.getpid()
+
+
+def pass_gate(path, value=None):
+    """Says that it has begun, and waits to be let through."""
+    with open(path + ".new", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(path + ".new", path + ".begun")
+    while not os.path.exists(path + ".open"):
+        time.sleep(0.001)
+    return value
+
+
+def sleep(seconds=3600, *args):
+    time.sleep(seconds)
+    return seconds
+
+
+def spin(*args):
+    while True:
+        pass
+
+
+def touch(path):
+    with open(path, "w"):
+        pass
+
+
+def append(path, text):
+    with open(path, "a") as file:
+        file.write(text)
+
+
+def crash(*args):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def exit_process(code=0, *args):
+    os._exit(code)
+
+
+def exit_python(*args):
+    sys.exit(3)
+
+
+def fail(*args):
+    raise ValueError("on purpose", *args)
+
+
+def raise_it(error):
+    raise error
+
+
+def make(cls, *args):
+    return cls(*args)
+
+
+def raise_made(cls, *args):
+    raise cls(*args)
+
+
+def write(text, descriptor=1):
+    os.write(descriptor, text.encode())
+
+
+def say(text, error=False):
+    print(text, file=sys.stderr if error else sys.stdout)
+
+
+def finalized(path, thing):
+    """Touches `path` when `thing` is released."""
+    weakref.finalize(thing, touch, path)
+
+
+def make_finalized(path):
+    """A result that touches `path` when the worker releases it."""
+    thing = Plain()
+    weakref.finalize(thing, touch, path)
+    return thing
+
+
+def square_nested(numbers):
+    import fairtrial as ft
+
+    with ft.Executor(2) as executor:
+        return list(executor.map(square, numbers))
+
+
+def square(x):
+    return x * x
+
+
+def use_multiprocessing(numbers):
+    import multiprocessing
+
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        return pool.map(square, numbers)
+
+
+def process_name():
+    import multiprocessing
+
+    return multiprocessing.current_process().name
+
+
+def surroundings():
+    return {"path": list(sys.path), "argv": list(sys.argv), "cwd": os.getcwd()}
+
+
+def read_stdin():
+    return sys.stdin.read(), os.read(0, 10)
+
+
+def getenv(*names):
+    return [os.environ.get(name) for name in names]
+
+
+def is_faulthandler_on():
+    import faulthandler
+
+    return faulthandler.is_enabled()
+
+
+class Plain:
+    """A value with a weak reference and a class of its own."""
+
+    def __eq__(self, other):
+        return isinstance(other, Plain)
+
+    __hash__ = None
+
+
+class Node:
+    def __init__(self):
+        self.itself = self
+
+
+class Needy(Exception):
+    """Does not unpickle: its arguments are not those it was made with."""
+
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
+
+
+class Unpicklable(Exception):
+    """Does not pickle."""
+
+    def __init__(self, message):
+        super().__init__(message)
+        self.lock = threading.Lock()
+
+
+class OwnError(Exception):
+    """An ordinary exception of the user's."""
+
+
+# -- trouble on the way
+
+
+def _act(how):
+    if how == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    elif how == "exit":
+        sys.exit(7)
+    elif how == "interrupt":
+        raise KeyboardInterrupt
+    raise ValueError("trouble on the way")
+
+
+class TroubleWhenPickled:
+    """Crashes, exits or raises when it is pickled."""
+
+    def __init__(self, how):
+        self.how = how
+
+    def __reduce__(self):
+        _act(self.how)
+
+
+class TroubleWhenUnpickled:
+    """Pickles well; crashes, exits or raises when it is unpickled."""
+
+    def __init__(self, how):
+        self.how = how
+
+    def __reduce__(self):
+        return _act, (self.how,)
+
+
+def run_into(how):
+    _act(how)
+
+
+def return_trouble(when, how, size=0):
+    trouble = TroubleWhenPickled(how) if when == "pickled" else TroubleWhenUnpickled(how)
+    return (pickle.PickleBuffer(bytearray(size)), trouble) if size else trouble
+
+
+def die_while_writing(size):
+    """Returns what takes long to write, and is killed meanwhile."""
+    threading.Thread(target=_kill_when_writing, daemon=True).start()
+    return bytes(size)
+
+
+def _kill_when_writing():
+    while not any("memfd:" in _link(name) for name in os.listdir("/proc/self/fd")):
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _link(name):
+    try:
+        return os.readlink("/proc/self/fd/" + name)
+    except OSError:
+        return ""
+
+
+def last_of(array):
+    return len(array), int(array[-1])
+
+
+def zeros_ending_in(size, last):
+    import numpy
+
+    array = numpy.zeros(size, numpy.uint8)
+    array[-1] = last
+    return array
+
+
+def raise_or_pass(path, fails):
+    pass_gate(path)
+    if fails:
+        raise ValueError
+
+
+def exit_if(code):
+    if code:
+        os._exit(code)
+    return 0
+
+
+def read(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+_global = None
+
+
+def set_global(value):
+    global _global
+    _global = value
+
+
+def get_global():
+    return _global
+
+
+def pass_gate_and_fail(path):
+    pass_gate(path)
+    raise ValueError("the initializer fails")
+
+
+def executable():
+    return sys.executable
+
+
+def say_and_pass_gate(text, path):
+    print(text)
+    pass_gate(path)
+
+
+def firsts(*sequences):
+    return [bytes(sequence)[0] if isinstance(sequence, pickle.PickleBuffer) else sequence[0] for sequence in sequences]
