@@ -3,8 +3,9 @@
 import logging
 from concurrent.futures.process import BrokenProcessPool
 
-import fairtrial as ft
 import pytest
+
+import fairtrial as ft
 
 
 def ready():

@@ -5,8 +5,9 @@ import multiprocessing
 import os
 import sys
 
-import fairtrial
 from private_attributes import note_workers
+
+import fairtrial
 
 
 class Executor(fairtrial.Executor):

@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-LIMIT_S = float(os.environ.get("FOREIGN_LIMIT_S", "60"))
+LIMIT_S = 60
+LISTED_LIMIT_S = 6  # a case that is left out is run to see that it does not pass
 
 
 def pytest_collection_modifyitems(config, items):
@@ -20,7 +21,8 @@ def pytest_collection_modifyitems(config, items):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     signal.signal(signal.SIGALRM, _too_late)
-    signal.setitimer(signal.ITIMER_REAL, LIMIT_S, 5)  # again, should the case not give up
+    limit_s = LISTED_LIMIT_S if _name(item.nodeid) in _listed else LIMIT_S
+    signal.setitimer(signal.ITIMER_REAL, limit_s, 5)  # again, should the case not give up
     try:
         return (yield)
     finally:
@@ -28,7 +30,7 @@ def pytest_runtest_protocol(item):
 
 
 def _too_late(*_):
-    raise TimeoutError(f"the case took longer than {LIMIT_S} s")
+    raise TimeoutError("the case took too long")
 
 
 def pytest_runtest_logreport(report):
@@ -46,6 +48,8 @@ def pytest_runtest_logreport(report):
 
 
 _ended = {}
+with open(os.environ["FOREIGN_LISTED"]) as listed:
+    _listed = json.load(listed)
 
 
 def _name(nodeid):

@@ -6,9 +6,10 @@ import tempfile
 import time
 import types
 
-import fairtrial
 import loky.process_executor
 from private_attributes import note_workers
+
+import fairtrial
 
 
 class ProcessPoolExecutor(fairtrial.Executor):

@@ -6,8 +6,9 @@ import time
 import types
 from concurrent.futures import TimeoutError
 
-import fairtrial
 import pebble
+
+import fairtrial
 from fairtrial.executor import Executor
 
 
