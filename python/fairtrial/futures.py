@@ -231,5 +231,6 @@ def original(outcome: Outcome) -> BaseException:
         if isinstance(exception, BaseException):
             failure = exception
     if error is not None and error.traceback and (failure.__class__ is not CandidateError):
-        failure.__cause__ = _RemoteTraceback(f'\n"""\n{error.traceback}"""')  # type: ignore[arg-type]  # it takes text
+        cause = _RemoteTraceback(f'\n"""\n{error.traceback}"""')  # type: ignore[arg-type]  # it takes text
+        BaseException.__setattr__(failure, "__cause__", cause)  # a frozen dataclass refuses it the usual way
     return failure

