@@ -122,7 +122,8 @@ class Stream:
     def send(self, data, descriptors=()):
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
         sent = self.sock.sendmsg([data], ancillary)
-        self.sock.sendall(data[sent:])
+        if sent < len(data):  # sending nothing to one who crashed meanwhile is an error
+            self.sock.sendall(data[sent:])
 
 
 class Reply:
