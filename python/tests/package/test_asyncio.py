@@ -5,7 +5,7 @@ import threading
 
 import pytest
 import work
-from conftest import WAIT_S, is_gone, wait_until
+from support import WAIT_S, is_gone, wait_until
 
 import fairtrial as ft
 
@@ -181,7 +181,7 @@ def test_a_loop_closed_with_calls_in_flight_kills_them_quietly(program, tmp_path
         """
         import asyncio, gc, logging, sys, fairtrial as ft
         from test_asyncio import HOLD, hold
-        from conftest import Gate, is_gone, wait_until
+        from support import Gate, is_gone, wait_until
         gates = [Gate(sys.argv[1] + str(number)) for number in range(2)]
         loop, backend = asyncio.new_event_loop(), ft.LocalBackend(2)
         tasks = [loop.create_task(ft.arun(hold(gate), backend)) for gate in gates]
@@ -209,7 +209,7 @@ def test_asyncio_run_that_ends_kills_what_is_left(program, tmp_path):
         """
         import asyncio, sys, fairtrial as ft
         from test_asyncio import hold
-        from conftest import Gate, is_gone, wait_until
+        from support import Gate, is_gone, wait_until
         gate = Gate(sys.argv[1])
         async def main():
             asyncio.ensure_future(ft.arun(hold(gate)))

@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from conftest import WAIT_S, descendants, is_gone, wait_until
+from support import WAIT_S, descendants, is_gone, wait_until
 
 import fairtrial as ft
 

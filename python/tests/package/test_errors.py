@@ -8,7 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 import work
-from conftest import WAIT_S, wait_until
+from support import WAIT_S, wait_until
 
 import fairtrial as ft
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import work
-from conftest import WAIT_S, Gate, big, wait_until
+from support import WAIT_S, Gate, big, wait_until
 
 import fairtrial as ft
 
@@ -443,6 +443,9 @@ def test_closing_maps_iterator_cancels_what_has_not_begun(one, gates):
     results = one.map(work.pass_gate, [gate.path for gate in made], ["first", "second", "third"])
     made[0].wait_begun()
     results.close()
+    later = one.submit(int)
+    later.cancel()
+    later.outcome(WAIT_S)  # by now the engine has heard of those before
     for gate in made:
         gate.open()
     assert one.submit(work.square, 2).result(WAIT_S) == 4
@@ -679,6 +682,7 @@ def test_shutdown_cancels_queued_calls_if_told_to(gate):
     gate.wait_begun()
     queued = [executor.submit(work.square, 2) for _ in range(3)]
     executor.shutdown(wait=False, cancel_futures=True)
+    concurrent.futures.wait(queued, WAIT_S)
     gate.open()
     executor.shutdown()
     assert running.result(0) == "done"

@@ -8,7 +8,7 @@ import time
 
 import pytest
 import work
-from conftest import WAIT_S, is_gone, wait_until
+from support import WAIT_S, is_gone, wait_until
 
 import fairtrial as ft
 
@@ -76,6 +76,7 @@ def test_cancelling_a_queued_future_prevents_it(one, gates):
     running, queued = one.submit(work.pass_gate, held.path), one.submit(work.pass_gate, never.path)
     held.wait_begun()
     assert queued.cancel() is True
+    assert queued.outcome(WAIT_S).verdict == "cancelled"
     held.open()
     assert running.result(WAIT_S) is None
     assert one.submit(work.square, 3).result(WAIT_S) == 9

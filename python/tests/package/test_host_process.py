@@ -14,7 +14,7 @@ import time
 
 import pytest
 import work
-from conftest import WAIT_S, Gate, descendants, environment, is_gone, wait_until
+from support import WAIT_S, Gate, descendants, environment, is_gone, wait_until
 
 import fairtrial as ft
 
@@ -130,7 +130,7 @@ def _take_terminal():
 INTERRUPTED = """
 import os, sys, time, threading
 import fairtrial as ft, work
-from conftest import Gate, descendants
+from support import Gate, descendants
 
 gate = Gate(sys.argv[1])
 executor = ft.Executor(2)
@@ -277,7 +277,7 @@ def test_calls_of_daemon_threads_are_killed_at_the_end(program, tmp_path):
     ended = program(
         """
         import os, sys, threading, fairtrial as ft, work
-        from conftest import Gate
+        from support import Gate
         here = os.path.dirname(work.__file__)
         source = "import sys\\nsys.path.insert(0, %r)\\nfrom work import pass_gate as f" % here
         call = ft.Call(source=source, function="f", args=[sys.argv[1]])

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 import work
-from conftest import WAIT_S, is_gone, wait_until
+from support import WAIT_S, is_gone, wait_until
 
 import fairtrial as ft
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import work
-from conftest import HERE, WAIT_S, environment
+from support import HERE, WAIT_S, environment
 
 import fairtrial as ft
 

@@ -12,7 +12,7 @@ import sys
 import threading
 
 import pytest
-from conftest import WAIT_S, is_gone, nothing_left, wait_until
+from support import WAIT_S, is_gone, nothing_left, wait_until
 
 import fairtrial as ft
 

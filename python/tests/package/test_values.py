@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import work
-from conftest import WAIT_S, big, nameless_mappings, same
+from support import WAIT_S, big, nameless_mappings, same
 
 import fairtrial as ft
 
