@@ -1,10 +1,10 @@
-# Tasks. `make demo` and `make test` do all set-up on a fresh machine with Rust and Python 3.8 or later.
+# Tasks. `make demo` and `make test` do all set-up on a fresh machine with Rust and Python 3.10 or later.
 
 PYTHON ?= python3
 VENV := .venv
 FAIRTRIAL := target/release/fairtrial
 
-.PHONY: build demo test lint bench docs clean
+.PHONY: build demo package test check lint bench docs clean
 
 build:
 	cargo build --release -p fairtrial-cli
@@ -12,13 +12,27 @@ build:
 demo: build
 	@$(PYTHON) examples/demo.py $(FAIRTRIAL)
 
-$(VENV)/.done: requirements-test.txt
+$(VENV)/.done: requirements-test.txt python/tests/package/requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-test.txt
 	touch $@
 
+# The Python package, importable by the virtual environment's interpreter. One build serves every Python (abi3), and
+# the wheel that `make check` looks at.
+package: $(VENV)/.done
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(VENV)/bin/maturin develop --quiet --release
+
 test: $(VENV)/.done
 	bash .ci/test
+
+# Types, stubs, examples in docstrings, and the wheel.
+check: package
+	$(VENV)/bin/python -m mypy -p fairtrial
+	$(VENV)/bin/python -m mypy python/tests/package/typed_sample.py
+	MYPYPATH=python $(VENV)/bin/python -m mypy.stubtest fairtrial._engine --mypy-config-file pyproject.toml
+	$(VENV)/bin/python .ci/pyright.py
+	$(VENV)/bin/python -m pytest -q --doctest-modules python/fairtrial --ignore-glob='*_*.py'
+	$(VENV)/bin/python .ci/wheel.py
 
 lint: $(VENV)/.done
 	cargo fmt --all --check
@@ -26,8 +40,8 @@ lint: $(VENV)/.done
 	cargo clippy -p fairtrial-exec --no-default-features -- -D warnings
 	! cargo tree -p fairtrial-launcher -e normal | grep -w tokio
 	if cargo deny --version >/dev/null 2>&1; then cargo deny check; else echo "cargo-deny is not installed: deny.toml not checked"; fi
-	$(VENV)/bin/ruff check python bench examples docs
-	$(VENV)/bin/ruff format --check python bench examples docs
+	$(VENV)/bin/ruff check python bench examples docs .ci
+	$(VENV)/bin/ruff format --check python bench examples docs .ci
 
 # `make bench BENCH=--full` makes the 1,000,000 calls of EX-S7; `BENCH=--quick` only shows that it works.
 bench: $(VENV)/.done
@@ -38,4 +52,4 @@ docs: build
 	$(PYTHON) docs/check.py $(FAIRTRIAL) --write
 
 clean:
-	rm -rf target $(VENV)
+	rm -rf target $(VENV) python/fairtrial/_engine.abi3.so

@@ -17,7 +17,13 @@ if _sysconfig.get_config_var("Py_GIL_DISABLED"):
 
 from concurrent.futures import as_completed, wait
 
-from ._engine import EngineError, __version__
+try:
+    from ._engine import EngineError, __version__
+except ModuleNotFoundError as _error:
+    raise ImportError(
+        f"fairtrial's engine is not beside {__file__}: it was not built, or is in a zip archive, from which no library "
+        "can be loaded"
+    ) from _error
 from .backends import Backend, Event, Hooks, LocalBackend
 from .calls import Call, Limits
 from .errors import (

@@ -332,13 +332,24 @@ def _step(key, index):
     return "[key %d]" % index
 
 
-def decode(buffer):
-    """The value in `buffer`, which must hold it exactly. Arrays share a writable buffer, and copy a read-only one."""
+def _numpy():
+    try:
+        import numpy
+    except ImportError as error:
+        raise Malformed("it holds a numpy array, and here `import numpy` fails: %s" % error) from None
+    return numpy
+
+
+def decode(buffer, numpy=_numpy):
+    """The value in `buffer`, which must hold it exactly. Arrays share a writable buffer, and copy a read-only one.
+
+    `numpy()` gives the module that makes arrays.
+    """
     view = memoryview(buffer)
     if view.format != "B" or view.ndim != 1:
         view = view.cast("B")
     try:
-        value, end = _decode(view, 0, True)
+        value, end = _decode(view, 0, numpy)
     except (StructError, LookupError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, Malformed):
             raise
@@ -348,7 +359,7 @@ def decode(buffer):
     return value
 
 
-def _decode(view, at, arrays):
+def _decode(view, at, numpy):
     """The value at `at`, and where it ends. It holds arrays only where they may be: not in a dtype."""
     size = len(view)
     texts = {}  # short strings seen
@@ -389,8 +400,8 @@ def _decode(view, at, arrays):
                 items, want, finish = [], slots, _FINISH[tag]
                 continue
             value = (_FINISH[tag] or list)([])
-        elif tag in b"An" and arrays:
-            value, at = (_decode_array if tag == 0x41 else _decode_scalar)(view, at, size, _numpy())
+        elif tag in b"An" and numpy:
+            value, at = (_decode_array if tag == 0x41 else _decode_scalar)(view, at, size, numpy())
         else:
             value, at = _decode_rare(view, at, tag, size)
         while items is not None:
@@ -445,17 +456,9 @@ def _decode_rare(view, at, tag, size):
     return (bytes if tag == 0x62 else bytearray)(data), end
 
 
-def _numpy():
-    try:
-        import numpy
-    except ImportError as error:
-        raise Malformed("it holds a numpy array, and here `import numpy` fails: %s" % error) from None
-    return numpy
-
-
 def _decode_array(view, at, size, numpy):
     order = {0x43: "C", 0x46: "F"}.get(view[at])
-    described, at = _decode(view, at + 1, False)
+    described, at = _decode(view, at + 1, None)
     dtype = _undescribe(described, numpy, 0)
     shape = unpack_from("<%dQ" % view[at], view, at + 1)
     at += 1 + 8 * len(shape)
@@ -475,7 +478,7 @@ def _decode_array(view, at, size, numpy):
 
 
 def _decode_scalar(view, at, size, numpy):
-    described, at = _decode(view, at, False)
+    described, at = _decode(view, at, None)
     dtype = _undescribe(described, numpy, 0)
     (length,) = unpack_from("<Q", view, at)
     at += 8

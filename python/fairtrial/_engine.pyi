@@ -3,6 +3,21 @@
 from collections.abc import Callable
 from typing import Any, final
 
+__all__ = [
+    "ArgumentFile",
+    "Backend",
+    "EngineError",
+    "Outcome",
+    "Pending",
+    "Tap",
+    "Terms",
+    "Watch",
+    "__version__",
+    "exiting",
+    "forked",
+    "parse_size",
+]
+
 __version__: str
 
 class EngineError(RuntimeError):
@@ -12,7 +27,9 @@ class EngineError(RuntimeError):
 class Backend:
     def __new__(cls, options: dict[str, Any]) -> Backend: ...
     def submit(self, terms: Terms, arguments: bytes, tap: Tap | None = None) -> Pending: ...
-    def submit_pickle(self, terms: Terms, pickle: bytes, tap: Tap | None = None) -> Pending: ...
+    def submit_pickle(
+        self, terms: Terms, pickle: bytes, tap: Tap | None = None, function: bytes | None = None
+    ) -> Pending: ...
     def submit_file(self, terms: Terms, file: ArgumentFile, tap: Tap | None = None) -> Pending: ...
     def argument_file(self, size: int) -> ArgumentFile: ...
     def shutdown(self, wait: bool, cancel_queued: bool, kill_after: float | None) -> None: ...

@@ -77,7 +77,9 @@ class Channel:
         while True:
             kind, of, payload = self.next_frame()
             if kind == FILE and of == generation:
-                return self.take_descriptor()
+                # The last one that came: nothing is received together with what follows a descriptor, and those before
+                # it belong to calls that wait.
+                return self.descriptors.pop()
             if kind == CALL or kind == AHEAD:
                 self.calls.append((kind, of, payload))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
+import sys
 import threading
 from typing import Protocol
 
@@ -41,11 +43,11 @@ class Lifetime:
             self.backends.discard(owner)
 
     def end_executors(self) -> None:
-        """As the standard library does: what was submitted is finished; Ctrl-C kills."""
+        """As the standard library does: what was submitted is finished; Ctrl-C kills, now or if it brought us here."""
         self.ending = True
         try:
             for owner in list(self.executors):
-                owner.end(kill=False)
+                owner.end(kill=_was_interrupted())
         except KeyboardInterrupt:
             for owner in list(self.executors):
                 owner.end(kill=True)
@@ -60,6 +62,20 @@ class Lifetime:
         for owner in list(self.executors | self.backends):
             owner.end(kill=True)
         _engine.exiting()
+
+
+def _was_interrupted() -> bool:
+    """Whether a Ctrl-C that nobody caught ends the program."""
+    last = getattr(sys, "last_type", None)
+    return isinstance(last, type) and issubclass(last, KeyboardInterrupt) and not hasattr(sys, "ps1")
+
+
+def check_kernel() -> None:
+    """At the first call, for nothing is asked for before."""
+    release = os.uname().release
+    numbers = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
+    if numbers < (5, 13):
+        raise _engine.EngineError(f"fairtrial needs Linux 5.13 or later, and this is {release}")
 
 
 lifetime = Lifetime()

@@ -1,4 +1,7 @@
-"""The host's own functions and arguments as pickles, laid out as the worker protocol wants them."""
+"""The host's own functions and arguments as pickles, laid out as the worker protocol wants them.
+
+What lives in `__main__`, and what has no name, goes by value: workers do not have the host's `__main__`.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ import sys
 from struct import Struct
 from typing import Any
 
-from . import _engine
+from . import _engine, _functions
 
 _HEAD = Struct("<QQ")
+_SIZE = Struct("<Q")
+_BY_VALUE = 1 << 63
 _BUFFER_ALIGNMENT = 64
 _FILE_BYTES = 16 << 20  # more than this is written to a file at once: a descriptor for each call would be too many
 _IOV_MAX = 1024
@@ -21,10 +26,14 @@ _dumps = pickle.dumps
 
 def submit(engine: _engine.Backend, terms: _engine.Terms, work: Any, tap: _engine.Tap | None) -> _engine.Pending:
     """Pickles `(function, args, kwargs)` and submits it: what changes later is not seen."""
+    function = None
+    if _functions.goes_by_value(work[0]):
+        function = _functions.pickled(work[0], _dumps_by_value)
+        work = work[1:]
     data, buffers = dumps(work)
     if not buffers and len(data) <= _FILE_BYTES:
-        return engine.submit_pickle(terms, data, tap)
-    chunks = _chunks(data, buffers)
+        return engine.submit_pickle(terms, data, tap, function)
+    chunks = _chunks(data, buffers, function)
     size = sum(len(chunk) for chunk in chunks)
     if size <= _FILE_BYTES:
         return engine.submit(terms, b"".join(chunks), tap)
@@ -35,26 +44,25 @@ def submit(engine: _engine.Backend, terms: _engine.Terms, work: Any, tap: _engin
 
 def body(work: Any) -> bytes:
     """The same in one piece."""
-    return b"".join(_chunks(*dumps(work)))
+    return b"".join(_chunks(*dumps(work), None))
 
 
 def dumps(thing: Any) -> tuple[bytes, list[memoryview]]:
-    """A pickle and its large buffers. What lives in `__main__`, and what has no name, goes by value."""
+    """A pickle and its buffers."""
     buffers: list[pickle.PickleBuffer] = []
     try:
         data = _dumps(thing, 5, buffer_callback=buffers.append)
-        # The common case, ten times as fast; workers do not have the host's `__main__`.
         if b"__main__" not in data:
             return data, [buffer.raw() for buffer in buffers] if buffers else _NONE
     except Exception:
-        pass  # a lambda, say: the other pickler knows how, or says why not
+        pass  # a lambda, say: the other pickler, which takes ten times as long, knows how or says why not
     buffers.clear()
     data = _dumps_by_value(thing, buffers.append)
     return data, [buffer.raw() for buffer in buffers]
 
 
-def _dumps_by_value(thing: Any, buffer_callback: Any) -> bytes:
-    import cloudpickle
+def _dumps_by_value(thing: Any, buffer_callback: Any = None) -> bytes:
+    import cloudpickle  # type: ignore[import-untyped]
 
     file = io.BytesIO()
     pickler = cloudpickle.Pickler(file, 5, buffer_callback=buffer_callback)
@@ -72,10 +80,13 @@ class _WorkerMain:
         return eval, ("__import__('__main__').__dict__",)
 
 
-def _chunks(data: bytes, buffers: list[memoryview]) -> list[bytes | memoryview]:
+def _chunks(data: bytes, buffers: list[memoryview], function: bytes | None) -> list[bytes | memoryview]:
     sizes = [buffer.nbytes for buffer in buffers]
-    chunks: list[bytes | memoryview] = [_HEAD.pack(len(data), len(sizes)), Struct(f"<{len(sizes)}Q").pack(*sizes), data]
-    at = 16 + 8 * len(sizes) + len(data)
+    chunks: list[bytes | memoryview] = [_HEAD.pack(len(data), len(sizes) | (_BY_VALUE if function else 0))]
+    if function:
+        chunks += (_SIZE.pack(len(function)), function)
+    chunks += (Struct(f"<{len(sizes)}Q").pack(*sizes), data)
+    at = sum(map(len, chunks))
     for buffer in buffers:
         pad = -at % _BUFFER_ALIGNMENT
         chunks += (bytes(pad), buffer)

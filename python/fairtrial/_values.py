@@ -7,7 +7,7 @@ from mmap import MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap
 from struct import Struct
 from typing import Any
 
-from . import _codec, _engine
+from . import _codec, _engine, _views
 
 _PICKLE_HEAD = Struct("<QQ")
 _BUFFER_ALIGNMENT = 64
@@ -20,7 +20,7 @@ def load(raw: _engine.Outcome) -> Any:
     assert form is not None, "the caller has looked"
     format, size, inline = form
     body: bytes | memoryview = raw.take_value() if inline else _pages(raw, size)
-    return load_pickle(body) if format == "pickle" else _codec.decode(body)
+    return load_pickle(body) if format == "pickle" else _codec.decode(body, _views.numpy)
 
 
 def take(raw: _engine.Outcome) -> bytes:

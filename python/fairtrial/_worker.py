@@ -21,6 +21,7 @@ _PICKLE_HEAD = _Struct("<QQ")
 _USAGE = _Struct("<QQ")
 _IOV_MAX = 1024
 _BUFFER_ALIGNMENT = 64
+_BY_VALUE = 1 << 63
 _TICK_NS = 10_000_000
 _getrusage, _RUSAGE_SELF = _resource.getrusage, _resource.RUSAGE_SELF
 
@@ -85,6 +86,7 @@ class Worker:
         self.terms = Terms(STARTUP)
         self.after_import = AfterImport()
         self.compiled = {}
+        self.functions = {}
         self.host = host
         self.authkey = authkey
         self.unmet = None  # why the worker is not where its host wants it
@@ -344,11 +346,23 @@ class Worker:
                 if not count:
                     function, args, kwargs = loads(payload[start + 16 : start + 16 + length])
                     return function, args, kwargs
-            pickle, buffers = _split_pickle(self.body(header, payload, start))
-            function, args, kwargs = loads(pickle, buffers=buffers) if buffers else loads(pickle)
+            pickle, buffers, by_value = _split_pickle(self.body(header, payload, start))
+            function = self.function(bytes(by_value)) if by_value else None
+            work = loads(pickle, buffers=buffers) if buffers else loads(pickle)
+            function, args, kwargs = (function,) + work if by_value else work
         except BaseException as error:
             raise SetupFailed("cannot unpickle %s: %s" % (what, summary(error))) from error
         return function, args, kwargs
+
+    def function(self, pickle):
+        """A function that came by value: made once, and again when it has changed."""
+        function = self.functions.get(pickle)
+        if function is None:
+            function = _pickle_functions["loads"](pickle)
+            if len(self.functions) >= _MAX_COMPILED:
+                self.functions.clear()
+            self.functions[pickle] = function
+        return function
 
     def know_source(self, filename, source):
         sources.clear()
@@ -542,14 +556,19 @@ def _nbytes(chunk):
 
 
 def _split_pickle(body):
-    """The pickle and its out-of-band buffers, all views."""
+    """The pickle, its out-of-band buffers, and the pickle of a function that goes by value: all views."""
     length, count = _PICKLE_HEAD.unpack_from(body)
+    at, by_value = 16, None
+    if count & _BY_VALUE:
+        count ^= _BY_VALUE
+        at = 24 + _SIZE.unpack_from(body, 16)[0]
+        by_value = body[24:at]
     if not count:
-        return body[16 : 16 + length], None
+        return body[at : at + length], None, by_value
     if body.readonly:
         body = memoryview(bytearray(body))  # arrays made from it are to be writable
-    sizes = _unpack_from("<%dQ" % count, body, 16)
-    at = 16 + 8 * count
+    sizes = _unpack_from("<%dQ" % count, body, at)
+    at += 8 * count
     pickle = body[at : at + length]
     at += length
     buffers = []
@@ -557,7 +576,7 @@ def _split_pickle(body):
         at += -at % _BUFFER_ALIGNMENT
         buffers.append(body[at : at + size])
         at += size
-    return pickle, buffers
+    return pickle, buffers, by_value
 
 
 def encode_pickle(value):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -142,15 +142,21 @@ class LocalBackend:
 
     async def aexecute(self, call: Call) -> Outcome:
         """As `execute`, in any asyncio loop; a task that is cancelled kills its call."""
+        import asyncio  # a program without a loop need not load it
+
         loop = asyncio.get_running_loop()
         over = asyncio.Event()
+        # Weak: a loop that is closed drops its tasks, and with a task goes its call.
+        waiting = weakref.ref(over)
         future = self.submit(call)
 
         def wake(_: object) -> None:
-            try:
-                loop.call_soon_threadsafe(over.set)
-            except RuntimeError:
-                pass  # the loop is closed: nobody waits
+            over = waiting()
+            if over is not None:
+                try:
+                    loop.call_soon_threadsafe(over.set)
+                except RuntimeError:
+                    pass  # the loop is closed: nobody waits
 
         future.add_done_callback(wake)
         try:
@@ -182,6 +188,8 @@ class LocalBackend:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        import asyncio
+
         await asyncio.get_running_loop().run_in_executor(None, self.shutdown)
 
     def __repr__(self) -> str:
@@ -236,6 +244,7 @@ class LocalBackend:
     def _start(self) -> _engine.Backend:
         with self._lock:
             if self._generation != _lifetime.generation:
+                _lifetime.check_kernel()
                 self._started = _engine.Backend(self._options)
                 self._started.subscribe(_teller(self._hooks))
                 _lifetime.lifetime.add(self, _lifetime.lifetime.backends)

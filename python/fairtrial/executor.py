@@ -197,7 +197,8 @@ class _Terms:
         self.cwd: str | None = None
         self.capture_bytes = DEFAULT_CAPTURE_BYTES
         self.echo: bool = terms["echo"]
-        self._made: tuple[list[str], bytes | None, _engine.Terms] | None = None
+        self._made: _engine.Terms | None = None
+        self._sys_path: list[str] = []
 
     def changed(self, changed: Mapping[str, Any]) -> _Terms:
         terms = dict(self.given)
@@ -285,6 +286,7 @@ class _Pool:
         with self.lock:
             if self.generation == _lifetime.generation:
                 return
+            _lifetime.check_kernel()
             self.engine = _engine.Backend(self.options)
             self.echo = _echo.Echo()
             self.breakage = Breakage()
@@ -333,16 +335,18 @@ class _Owner:
 def _reporter(breakage: Breakage, engine: _engine.Backend) -> Callable[[Outcome], None]:
     def report(outcome: Outcome) -> None:
         """The initializer failed: no call of this executor can run."""
-        if breakage.error is None:
+        with breakage.lock:
+            if breakage.error is not None:
+                return
             assert outcome.error is not None, "a failed initializer has a report"
             breakage.error = BrokenProcessPool(
                 "A process in the process pool was terminated abruptly: the initializer failed: "
                 + outcome.error.message
             )
-            logging.getLogger("concurrent.futures").critical(
-                "Exception in initializer:\n%s", outcome.error.traceback or outcome.error.message
-            )
-            engine.shutdown(False, True, 0.0)
+        logging.getLogger("concurrent.futures").critical(
+            "Exception in initializer:\n%s", outcome.error.traceback or outcome.error.message
+        )
+        engine.shutdown(False, True, 0.0)
 
     return report
 

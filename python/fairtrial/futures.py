@@ -28,6 +28,7 @@ class Breakage:
     def __init__(self) -> None:
         self.error: BrokenProcessPool | None = None
         self.report: Callable[[Outcome], None] | None = None
+        self.lock = threading.Lock()
 
 
 class Future(concurrent.futures.Future[T], Generic[T]):
@@ -68,7 +69,8 @@ class Future(concurrent.futures.Future[T], Generic[T]):
                 raise error
             finally:
                 self = error = None  # type: ignore[assignment]  # a traceback holds this frame
-        return value
+        result: T = value
+        return result
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What `result` would raise."""
@@ -115,15 +117,16 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     # -- what `concurrent.futures.wait` and `as_completed` use
 
     @property
-    def _condition(self) -> threading.Condition:
+    def _condition(self) -> threading.Condition:  # type: ignore[override]
         # Whoever takes it looks at the state and may then wait to be told.
+        condition: threading.Condition
         condition = self.__dict__.get("condition") or self.__dict__.setdefault("condition", threading.Condition())
         if self._settled is None and not self._pending.watch(delivery.start(), self):
             self._settle()
         return condition
 
     @property
-    def _state(self) -> str:
+    def _state(self) -> str:  # type: ignore[override]
         if self._settled is None:
             if self._pending.running():
                 return RUNNING
@@ -153,7 +156,7 @@ class Future(concurrent.futures.Future[T], Generic[T]):
                 delivery.call_back(self)
 
     def _invoke_callbacks(self) -> None:
-        callbacks, self._done_callbacks = self._done_callbacks, []
+        callbacks = self.__dict__.pop("_done_callbacks", [])
         for callback in callbacks:
             self._call_back(callback)
 
@@ -168,10 +171,16 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     def _take_outcome(self) -> Outcome:
         with self._lock:
             if "taken" not in self.__dict__:
-                self.taken = Outcome(self._pending.take())
-                if self._answer is not None and self._answer[1] is None:
-                    self.taken._value = (self._answer[0],)
-            return self.taken
+                try:
+                    self.taken: Outcome | _engine.EngineError = Outcome(self._pending.take())
+                except _engine.EngineError as error:
+                    self.taken = error
+                else:
+                    if self._answer is not None and self._answer[1] is None:
+                        self.taken._value = (self._answer[0],)
+            if isinstance(self.taken, Outcome):
+                return self.taken
+            raise self.taken.with_traceback(None)
 
     def _take_answer(self) -> tuple[Any, BaseException | None]:
         with self._lock:
@@ -187,7 +196,7 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         message = f"bad_result: the value cannot be unpickled: {type(error).__name__}: {error}"
         failure = ResultError(message, self._take_outcome())
         # As text: the error itself would keep its frames.
-        failure.__cause__ = _RemoteTraceback(f'\n"""\n{"".join(traceback.format_exception(error))}"""')
+        failure.__cause__ = _RemoteTraceback(f'\n"""\n{"".join(traceback.format_exception(error))}"""')  # type: ignore[arg-type]  # it takes text
         return failure
 
     def _read_answer(self) -> tuple[Any, BaseException | None]:
@@ -196,6 +205,8 @@ class Future(concurrent.futures.Future[T], Generic[T]):
             outcome = self._take_outcome()
         except _engine.EngineError as error:
             return None, error
+        if self._breakage.report is not None and self._settled is None:
+            self._settle()  # whoever hears of a failed initializer finds the executor broken
         if outcome.verdict == "ok":
             if self._pending.ending() == "cancelled":
                 return None, Cancelled("cancelled: as it gave its value", outcome)
@@ -220,6 +231,6 @@ def original(outcome: Outcome) -> BaseException:
         if isinstance(exception, BaseException):
             failure = exception
     if error is not None and error.traceback and (failure.__class__ is not CandidateError):
-        cause = _RemoteTraceback(f'\n"""\n{error.traceback}"""')
+        cause = _RemoteTraceback(f'\n"""\n{error.traceback}"""')  # type: ignore[arg-type]  # it takes text
         BaseException.__setattr__(failure, "__cause__", cause)  # a frozen dataclass refuses it the usual way
     return failure

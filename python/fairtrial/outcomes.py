@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal as _signal
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,7 +110,8 @@ class Outcome:
     @property
     def verdict(self) -> str:
         """One word: `ok`, `timeout`, `memory_limit`, …"""
-        return self._get("verdict")
+        found: str = self._get("verdict")
+        return found
 
     @property
     def ok(self) -> bool:
@@ -146,22 +148,26 @@ class Outcome:
     @property
     def error(self) -> Error | None:
         """What went wrong, if something did."""
-        return self._get("error")
+        found: Error | None = self._get("error")
+        return found
 
     @property
     def exit(self) -> Exit | None:
         """How the process ended; None for one that lives on."""
-        return self._get("exit")
+        found: Exit | None = self._get("exit")
+        return found
 
     @property
     def stdout(self) -> str:
         """What the call wrote to descriptor 1, within `capture_bytes`."""
-        return self._get("stdout")[0]
+        found: str = self._get("stdout")[0]
+        return found
 
     @property
     def stderr(self) -> str:
         """What the call wrote to descriptor 2, within `capture_bytes`."""
-        return self._get("stderr")[0]
+        found: str = self._get("stderr")[0]
+        return found
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -171,17 +177,20 @@ class Outcome:
     @property
     def metrics(self) -> Metrics:
         """What the call cost."""
-        return self._get("metrics")
+        found: Metrics = self._get("metrics")
+        return found
 
     @property
     def in_force(self) -> dict[str, Any]:
         """Which isolation really held."""
-        return self._get("in_force")
+        found: dict[str, Any] = self._get("in_force")
+        return found
 
     @property
     def _exception(self) -> bytes | None:
         """The pickled exception of a pickled call."""
-        return self._get("exception")
+        found: bytes | None = self._get("exception")
+        return found
 
     def __repr__(self) -> str:
         return f"<Outcome {self.verdict}>"
@@ -223,7 +232,7 @@ def _exit(raw: _engine.Outcome) -> Exit | None:
     return None if raw.exit is None else Exit(*raw.exit)
 
 
-_PARTS = {
+_PARTS: dict[str, Callable[[_engine.Outcome], Any]] = {
     "verdict": lambda raw: raw.verdict,
     "error": _error,
     "exception": _exception,

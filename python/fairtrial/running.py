@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from typing import Any
 
@@ -35,7 +34,10 @@ async def arun(call: Call, backend: Backend | None = None) -> Outcome:
     backend = backend or _default_backend()
     aexecute = getattr(backend, "aexecute", None)
     if aexecute is not None:
-        return await aexecute(call)
+        outcome: Outcome = await aexecute(call)
+        return outcome
+    import asyncio
+
     return await asyncio.get_running_loop().run_in_executor(None, backend.execute, call)
 
 

@@ -1,6 +1,8 @@
 //! The engine's clock: monotonic, anchored to Unix time once; and waiting for it.
 
-use tokio::time::Instant;
+use std::pin::Pin;
+
+use tokio::time::{Instant, Sleep};
 
 use crate::linux::monotonic::now_ns;
 
@@ -33,6 +35,30 @@ pub(crate) async fn until(instant: Option<Instant>) {
     match instant {
         Some(instant) => tokio::time::sleep_until(instant).await,
         None => std::future::pending().await,
+    }
+}
+
+/// A timer that may ring early and is set again only if it would ring late: setting one sooner than all others wakes
+/// the event loop, which costs as much as a short call.
+#[derive(Default)]
+pub(crate) struct Alarm(Option<Pin<Box<Sleep>>>);
+
+impl Alarm {
+    /// As [`until`], or sooner.
+    pub(crate) async fn until(&mut self, instant: Option<Instant>) {
+        let Some(instant) = instant else {
+            return std::future::pending().await;
+        };
+        match &mut self.0 {
+            Some(sleep) if sleep.is_elapsed() || sleep.deadline() > instant => {
+                sleep.as_mut().reset(instant);
+            }
+            Some(_) => {}
+            None => self.0 = Some(Box::pin(tokio::time::sleep_until(instant))),
+        }
+        if let Some(sleep) = &mut self.0 {
+            sleep.await;
+        }
     }
 }
 

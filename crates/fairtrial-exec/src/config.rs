@@ -39,8 +39,6 @@ pub struct LocalConfig {
     pub fork_ahead: bool,
     /// Warm interpreters kept at once.
     pub max_zygotes: usize,
-    /// How long the engine looks for news before it sleeps, while processors are idle.
-    pub linger: Duration,
 }
 
 /// When a `reuse` worker is replaced, decided between calls.
@@ -123,7 +121,6 @@ impl LocalConfig {
             ack_timeout: Duration::from_secs(30),
             fork_ahead: true,
             max_zygotes: 8,
-            linger: Duration::from_micros(50),
             host_env,
         })
     }

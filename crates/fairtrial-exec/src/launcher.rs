@@ -14,6 +14,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::error::EngineError;
 use crate::linux::packet::{self, Packet};
+use crate::linux::readiness::room;
 use crate::linux::socket;
 use crate::protocol::launcher::{FromLauncher, TaskId, ToLauncher, VERSION};
 
@@ -152,9 +153,7 @@ impl Launcher {
                     Ok(None) | Err(_) => break,
                 },
                 () = self.0.flush.notified() => {
-                    if let Ok(mut ready) = self.0.socket.writable().await {
-                        ready.clear_ready();
-                    }
+                    room(self.0.socket.get_ref().as_fd()).await;
                     self.flush();
                 }
             }

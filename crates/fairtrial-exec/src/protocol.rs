@@ -58,7 +58,10 @@
 //! before `Run`), `type`, `message`, `traceback`; pickled calls add `exception` (bytes) where it pickles.
 //!
 //! A pickle payload is `<QQ` (length of the pickle, number of buffers), `<Q` for the length of each buffer, the pickle,
-//! then each buffer (protocol 5, out of band) at the next multiple of 64 from the payload's start.
+//! then each buffer (protocol 5, out of band) at the next multiple of 64 from the payload's start. Of a call whose
+//! function goes by value, the highest bit of the number of buffers is set and `<Q`, the length of the function's own
+//! pickle, and that pickle follow the first two numbers; the pickle itself is of `(args, kwargs)`. Workers keep such
+//! functions by their bytes.
 
 pub mod launcher;
 

@@ -23,6 +23,9 @@ use crate::process;
 use crate::tap::Tap;
 use crate::terms::Terms;
 
+/// In the number of a pickle's buffers: its function comes before it, by value (see the worker protocol).
+const BY_VALUE: u64 = 1 << 63;
+
 /// The engine on this machine. Starts nothing until the first call.
 #[pyclass(frozen, module = "fairtrial._engine")]
 pub(crate) struct Backend {
@@ -103,18 +106,25 @@ impl Backend {
         self.start(terms, arguments.as_bytes().to_vec().into(), tap)
     }
 
-    /// Submits a pickle that has no buffers beside it.
-    #[pyo3(signature = (terms, pickle, tap=None))]
+    /// Submits a pickle that has no buffers beside it; `function` is the pickle of a function that goes by value.
+    #[pyo3(signature = (terms, pickle, tap=None, function=None))]
     fn submit_pickle(
         &self,
         terms: &Terms,
         pickle: &Bound<'_, PyBytes>,
         tap: Option<&Tap>,
+        function: Option<&Bound<'_, PyBytes>>,
     ) -> PyResult<Pending> {
         let pickle = pickle.as_bytes();
-        let mut body = Vec::with_capacity(16 + pickle.len());
+        let function = function.map(|function| function.as_bytes());
+        let by_value = function.map_or(0, |_| BY_VALUE);
+        let mut body = Vec::with_capacity(24 + pickle.len() + function.map_or(0, <[u8]>::len));
         body.extend_from_slice(&(pickle.len() as u64).to_le_bytes());
-        body.extend_from_slice(&0_u64.to_le_bytes());
+        body.extend_from_slice(&by_value.to_le_bytes());
+        if let Some(function) = function {
+            body.extend_from_slice(&(function.len() as u64).to_le_bytes());
+            body.extend_from_slice(function);
+        }
         body.extend_from_slice(pickle);
         self.start(terms, body.into(), tap)
     }

@@ -22,6 +22,7 @@ pyo3::create_exception!(
 /// The engine under the Python package: private, and liable to change without notice.
 #[pymodule]
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    process::refuse_sub_interpreter()?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("EngineError", module.py().get_type::<EngineError>())?;
     module.add_class::<backend::Backend>()?;

@@ -104,7 +104,14 @@ impl Pending {
 
     /// In a forked child no engine will ever answer, and the lock may have been held as it was forked.
     fn check_process(&self) -> PyResult<()> {
-        if self.generation == process::generation() {
+        // In a forked child the lock may be that of a thread which is not there; what was answered before stays so.
+        let was_answered = || {
+            self.slot
+                .state
+                .try_lock()
+                .is_ok_and(|state| state.ending.is_some())
+        };
+        if self.generation == process::generation() || was_answered() {
             return Ok(());
         }
         Err(PyRuntimeError::new_err(

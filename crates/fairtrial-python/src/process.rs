@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
 /// The main thread looks this often for signals; others need not.
@@ -22,6 +23,18 @@ pub(crate) fn forked() {
 #[pyfunction]
 pub(crate) fn exiting() {
     EXITING.store(true, Ordering::Relaxed);
+}
+
+/// An interpreter beside the main one is not supported (PY-53).
+pub(crate) fn refuse_sub_interpreter() -> PyResult<()> {
+    // SAFETY: a module is initialized with the interpreter's lock held, and there is always a current interpreter.
+    let id = unsafe { pyo3::ffi::PyInterpreterState_GetID(pyo3::ffi::PyInterpreterState_Get()) };
+    if id == 0 {
+        return Ok(());
+    }
+    Err(PyImportError::new_err(
+        "fairtrial is not tested in sub-interpreters yet: import it in the main interpreter",
+    ))
 }
 
 /// Which process of a line of forks this is.

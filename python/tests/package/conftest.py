@@ -1,121 +1,25 @@
-"""What the package's tests share: a check that each leaves nothing behind, gates to wait at, programs to run."""
+"""Fixtures of the package's tests; the first of them checks that each test leaves nothing behind."""
 
 import ctypes
-import gc
-import os
-import re
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-PACKAGE_PARENT = str(HERE.parent.parent)
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
+if str(Path(__file__).parent) not in sys.path:
+    sys.path.insert(0, str(Path(__file__).parent))
 
-import work  # noqa: E402
+from support import WAIT_S, Gate, environment, nothing_left  # noqa: E402
 
 import fairtrial as ft  # noqa: E402
 
-WAIT_S = 30.0  # how long a machine with other things to do may take; nothing waits for it that goes well
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def pytest_report_header():
     return f"fairtrial {ft.__version__} from {Path(ft.__file__).parent}"
-
-
-def wait_until(holds, timeout=WAIT_S, what="it"):
-    """Waits until `holds()` is true, and returns what it gave."""
-    deadline = time.monotonic() + timeout
-    while True:
-        value = holds()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"{what} did not happen within {timeout} s"
-        time.sleep(0.002)
-
-
-# -- leaks
-
-
-class Holdings:
-    """What this process has: descendants, threads, descriptors, mappings of nameless files."""
-
-    def __init__(self):
-        self.processes = set(descendants())
-        self.threads = set(os.listdir("/proc/self/task"))
-        self.descriptors = set(open_descriptors())
-        self.mappings = nameless_mappings()
-
-    def beyond(self, before):
-        found = {
-            "processes": [describe(pid) for pid in self.processes - before.processes],
-            "threads": sorted(self.threads - before.threads),
-            "descriptors": sorted(self.descriptors - before.descriptors),
-            "mappings": self.mappings - before.mappings if self.mappings > before.mappings else 0,
-        }
-        return {name: what for name, what in found.items() if what}
-
-
-def descendants(pid=None):
-    """Processes below this one that are not dead, and orphans of theirs: see `adopt_orphans`."""
-    found, parents = [], [pid or os.getpid()]
-    while parents:
-        for child in children(parents.pop()):
-            found.append(child)
-            parents.append(child)
-    return found
-
-
-def children(pid):
-    found = []
-    try:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
-    except OSError:
-        pass  # gone meanwhile
-    return found
-
-
-def describe(pid):
-    try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        return f"{pid} {state(pid)} {command[:100]}"
-    except OSError:
-        return str(pid)
-
-
-def state(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "gone"
-
-
-def open_descriptors():
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            yield int(name), os.readlink(f"/proc/self/fd/{name}")
-        except OSError:
-            pass  # that of the listing itself
-
-
-def nameless_mappings():
-    return len(re.findall(r"/memfd:|\(deleted\)$", Path("/proc/self/maps").read_text(), re.MULTILINE))
-
-
-def reap_orphans():
-    for pid in children(os.getpid()):
-        if state(pid) == "Z":
-            try:
-                os.waitpid(pid, os.WNOHANG)
-            except ChildProcessError:
-                pass  # somebody waited for it
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -130,43 +34,10 @@ def adopt_orphans():
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(request, adopt_orphans):
-    """After each test: no process, thread, descriptor or mapping more than before."""
-    before = Holdings()
-    yield
-    ft.shutdown()  # the one that `run` uses; all others are the tests' own to end
-    gc.collect()
-    patient = time.monotonic() + 10
-    orphans_at = time.monotonic() + 0.5
-    while True:
-        left = Holdings().beyond(before)
-        if not left:
-            return
-        if time.monotonic() > orphans_at:
-            reap_orphans()
-        assert time.monotonic() < patient, f"left behind: {left}"
-        time.sleep(0.005)
-
-
-# -- tools
-
-
-class Gate:
-    """A place in a worker's function where the test holds it."""
-
-    def __init__(self, directory):
-        self.path = str(directory)
-
-    @property
-    def begun(self):
-        return os.path.exists(self.path + ".begun")
-
-    def wait_begun(self):
-        wait_until(lambda: self.begun, what="the call's beginning")
-        return int(Path(self.path + ".begun").read_text())
-
-    def open(self):
-        Path(self.path + ".open").touch()
+def nothing_is_left(adopt_orphans):
+    """Checks each test for what it leaves behind."""
+    with nothing_left():
+        yield
 
 
 @pytest.fixture
@@ -205,11 +76,6 @@ def two():
         yield executor
 
 
-def environment(**more):
-    path = os.pathsep.join([PACKAGE_PARENT, str(HERE)])
-    return dict(os.environ, PYTHONPATH=path, PYTHONWARNINGS="default", **more)
-
-
 @pytest.fixture
 def program(tmp_path):
     """Runs a script as a process of its own to its end; `.start` leaves that to the test."""
@@ -240,14 +106,3 @@ def program(tmp_path):
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
-
-
-def same(value):
-    """Sends a value to a worker and back."""
-    with ft.Executor(1) as executor:
-        return executor.submit(work.same, value).result(WAIT_S)
-
-
-def memory_available():
-    text = Path("/proc/meminfo").read_text()
-    return int(re.search(r"MemAvailable:\s+(\d+)", text)[1]) * 1024

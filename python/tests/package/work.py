@@ -31,9 +31,10 @@ def pid(*args):
 
 def pass_gate(path, value=None):
     """Says that it has begun, and waits to be let through."""
-    with open(path + ".new", "w") as file:
+    mine = f"{path}.{os.getpid()}"
+    with open(mine, "w") as file:
         file.write(str(os.getpid()))
-    os.rename(path + ".new", path + ".begun")
+    os.rename(mine, path + ".begun")
     while not os.path.exists(path + ".open"):
         time.sleep(0.001)
     return value
@@ -303,3 +304,38 @@ def say_and_pass_gate(text, path):
 
 def firsts(*sequences):
     return [bytes(sequence)[0] if isinstance(sequence, pickle.PickleBuffer) else sequence[0] for sequence in sequences]
+
+
+def notice_interrupt(path):
+    """Waits at a gate, and leaves a note if it is interrupted."""
+    signal.signal(signal.SIGINT, lambda *_: touch(path + ".interrupt"))
+    return pass_gate(path)
+
+
+def slowly(path):
+    time.sleep(0.3)
+    append(path, "slowly")
+
+
+def ignore_signals_and_pass_gate(path):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    pass_gate(path)
+
+
+def nested_squares(n, levels):
+    import joblib
+
+    if not levels:
+        return square(n)
+    return joblib.Parallel(n_jobs=2)(joblib.delayed(nested_squares)(n + k, levels - 1) for k in range(2))
+
+
+def nested_expected(n, levels):
+    return [nested_expected(n + k, levels - 1) for k in range(2)] if levels else square(n)
+
+
+def crash_when(path):
+    while not os.path.exists(path):
+        time.sleep(0.001)
+    crash()

@@ -7,6 +7,9 @@ use crate::linux::proc_status::Stat;
 /// The kernel gives no process a higher number (`PID_MAX_LIMIT`).
 const PID_LIMIT: libc::pid_t = 4 << 20;
 
+/// The kind of clock in the low bits of its number: the scheduler's, of a whole process.
+const CPUCLOCK_SCHED: libc::clockid_t = 2;
+
 /// CPU time of a process and all its threads, ended ones included. Children are not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
@@ -25,13 +28,13 @@ pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
         Ok(pid @ 1..=PID_LIMIT) => pid,
         _ => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
     };
-    // As the kernel's headers make it (`CPUCLOCK_SCHED` of a process); the C library would ask the kernel once more.
-    let clock = (!pid << 3) | 2;
+    // As `clock_getcpuclockid` makes it, which besides asks the kernel whether there is one: so does the next call.
+    let clock = (!pid << 3) | CPUCLOCK_SCHED;
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: writes into our variable.
+    // SAFETY: writes into our variable; a number that is no clock's is refused.
     if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
         let error = io::Error::last_os_error();
         // The clock of a process that is gone is an invalid clock.

@@ -19,8 +19,8 @@ const BUFFER_BYTES: usize = 8 << 10;
 pub struct ProcFiles {
     pid: u32,
     status: OwnedFd,
-    statm: OwnedFd,
     stat: OwnedFd,
+    statm: OwnedFd,
     clear_refs: OwnedFd,
     /// Of the main thread; none where the kernel keeps no such list.
     children: Option<OwnedFd>,
@@ -38,8 +38,8 @@ impl ProcFiles {
         Ok(Self {
             pid,
             status: open("status", OFlags::RDONLY)?,
-            statm: open("statm", OFlags::RDONLY)?,
             stat: open("stat", OFlags::RDONLY)?,
+            statm: open("statm", OFlags::RDONLY)?,
             clear_refs: open("clear_refs", OFlags::WRONLY)?,
             children: kernel_lists_children()
                 .then(|| open(&list, OFlags::RDONLY))
@@ -60,19 +60,19 @@ impl ProcFiles {
         Status::parse(&self.buffer[..length]).ok_or_else(|| malformed("status"))
     }
 
-    /// Resident bytes now: cheaper than [`ProcFiles::read`], and at most a few pages per thread behind.
-    pub fn resident_bytes(&mut self) -> io::Result<u64> {
-        let length = read_once(&self.statm, &mut self.buffer, 0)?;
-        parse_statm(&self.buffer[..length])
-    }
-
     /// Its `stat` now: for `cpu_clock::split`, and to tell a zombie.
     pub fn stat(&mut self) -> io::Result<Stat> {
         let length = read_once(&self.stat, &mut self.buffer, 0)?;
         Stat::parse(&self.buffer[..length]).ok_or_else(|| malformed("stat"))
     }
 
-    /// The children of all its threads, of which there are so many: the kernel keeps a list for each.
+    /// Resident bytes now: cheaper than [`ProcFiles::read`], and at most a few pages per thread behind.
+    pub fn resident(&mut self) -> io::Result<u64> {
+        let length = read_once(&self.statm, &mut self.buffer, 0)?;
+        parse_statm(&self.buffer[..length])
+    }
+
+    /// The children of all its threads, of which it had `threads` just now: the kernel keeps a list for each.
     pub fn children(&mut self, threads: u64) -> io::Result<Vec<u32>> {
         match &self.children {
             Some(list) if threads == 1 => {
@@ -147,6 +147,7 @@ mod tests {
         assert!(files.read().unwrap().rss_bytes.is_some());
         assert_eq!(files.stat().unwrap().ppid, std::process::id());
         assert!(files.children(1).unwrap().is_empty());
+        assert!(files.resident().unwrap() > 0);
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(files.read().unwrap_err().raw_os_error(), Some(libc::ESRCH));

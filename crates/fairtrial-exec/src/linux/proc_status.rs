@@ -115,7 +115,8 @@ pub fn resident_bytes(pid: u32) -> io::Result<u64> {
     parse_statm(&std::fs::read(format!("/proc/{pid}/statm"))?)
 }
 
-pub(super) fn parse_statm(line: &[u8]) -> io::Result<u64> {
+/// Resident bytes in a line of `statm`.
+pub(crate) fn parse_statm(line: &[u8]) -> io::Result<u64> {
     parse_statm_rss_pages(line)
         .map(|pages| pages * rustix::param::page_size() as u64)
         .ok_or_else(|| malformed("statm"))

@@ -14,7 +14,7 @@ use crate::backend::Shutdown;
 use crate::call::Isolation;
 use crate::capture::Captured;
 use crate::clock::until;
-use crate::config::{LocalConfig, available_cpus};
+use crate::config::LocalConfig;
 use crate::dispatch::{Answer, Dispatch, PoolNews, Site, WorkerNumber};
 use crate::event::{CallId, Event, ExitReason};
 use crate::linux::monotonic::now_ns;
@@ -72,8 +72,6 @@ pub(crate) struct Pool {
     pub(super) generation: u32,
     pub(super) id_base: u64,
     pub(super) not_before: Option<Instant>,
-    cpus: usize,
-    awake_until: Option<Instant>,
     pub(super) closing: Option<Closing>,
     /// The handle is gone: nobody waits for handlers to return.
     pub(super) abandoned: bool,
@@ -110,8 +108,6 @@ impl Pool {
             generation: 0,
             id_base: crate::scratch::random(),
             not_before: None,
-            cpus: available_cpus(),
-            awake_until: None,
             closing: None,
             abandoned: false,
         }
@@ -127,26 +123,12 @@ impl Pool {
             let timer = self.next_timer();
             tokio::select! {
                 biased;
-                Some(news) = self.news.recv() => {
-                    self.hear(news).await;
-                    self.stay_awake();
-                }
-                command = self.commands.recv() => {
-                    self.obey(command.unwrap_or(Command::Abandon));
-                    self.stay_awake();
-                }
-                () = spin(self.awake_until) => self.awake_until = None,
+                Some(news) = self.news.recv() => self.hear(news).await,
+                command = self.commands.recv() => self.obey(command.unwrap_or(Command::Abandon)),
                 () = until(timer) => self.timer(),
             }
         }
         self.finish().await;
-    }
-
-    /// To sleep and be woken costs more than a short call does. So for a moment after something happened we look
-    /// instead of sleeping, as long as there are processors that nobody's call needs.
-    fn stay_awake(&mut self) {
-        let idle_cpus = self.cpus > self.running.len();
-        self.awake_until = idle_cpus.then(|| Instant::now() + self.config.linger);
     }
 
     fn obey(&mut self, command: Command) {
@@ -408,17 +390,6 @@ impl Pool {
             in_force: in_force(&dispatch.call, mode_of(&dispatch)),
         };
         self.resolve(dispatch, Ok(outcome));
-    }
-}
-
-/// Returns when the time has come, letting everybody else have their turn meanwhile.
-async fn spin(until: Option<Instant>) {
-    let Some(until) = until else {
-        return std::future::pending().await;
-    };
-    while Instant::now() < until {
-        rustix::thread::sched_yield();
-        tokio::task::yield_now().await;
     }
 }
 

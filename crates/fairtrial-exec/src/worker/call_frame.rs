@@ -1,11 +1,13 @@
 //! A call as the worker reads it: see `protocol.rs`. Sends nothing.
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
-use crate::call::{Arguments, Call, HostTerms, InvalidCall, Work};
+use crate::call::{Arguments, Call, HostTerms, InvalidCall, PickledWork, ResultFormat, Work};
 use crate::dispatch::Site;
 use crate::environment::{Changes, is_read_at_startup};
 use crate::error::EngineError;
+use crate::limits::Limits;
 use crate::marshal::Dict;
 use crate::protocol::INLINE_BYTES;
 use crate::scratch::ScratchDir;
@@ -26,7 +28,14 @@ pub(crate) fn call_frame(
     worker_id: &str,
     mode: Mode,
     scratch: Option<&ScratchDir>,
+    said_before: &mut Option<SaidBefore>,
 ) -> Result<CallFrame, EngineError> {
+    if let (Work::Pickled(work), Some(said)) = (&call.work, said_before.as_ref())
+        && said.holds_for(call)
+        && let Some(body) = inline(&work.body)
+    {
+        return inline_frame(&said.header, body);
+    }
     let terms = call.python().expect("only Python calls have frames");
     let mut env = match &terms.host {
         Some(_) => Changes::new(), // it got the rest at its start
@@ -81,7 +90,55 @@ pub(crate) fn call_frame(
         Work::Pickled(work) => (header.text("kind", "pickled"), &work.body),
         Work::Command(_) => unreachable!("commands have no frames"),
     };
-    with_body(&site.spill_policy(Some(call)), header, body)
+    let Some(body) = inline(body) else {
+        return filed_frame(header, body, &site.spill_policy(Some(call)));
+    };
+    let header = header.finish();
+    let frame = inline_frame(&header, body);
+    *said_before = SaidBefore::of(call, header);
+    frame
+}
+
+/// The header of a worker's last call: the next one on the same terms is told the same, and both sides save work.
+#[derive(Debug)]
+pub(crate) struct SaidBefore {
+    env: Changes,
+    cwd: Option<PathBuf>,
+    python_path: Vec<PathBuf>,
+    result: ResultFormat,
+    limits: Limits,
+    capture_bytes: u64,
+    header: Vec<u8>,
+}
+
+impl SaidBefore {
+    /// Only where nothing in a header changes by itself, as a caller's cwd does, or a call's own directory.
+    fn of(call: &Call, header: Vec<u8>) -> Option<Self> {
+        let (Work::Pickled(PickledWork { python, .. }), Some(_)) =
+            (&call.work, &call.python()?.host)
+        else {
+            return None;
+        };
+        Some(Self {
+            env: call.env.clone(),
+            cwd: call.cwd.clone(),
+            python_path: python.python_path.clone(),
+            result: python.result,
+            limits: call.limits.clone(),
+            capture_bytes: call.capture_bytes,
+            header,
+        })
+    }
+
+    fn holds_for(&self, call: &Call) -> bool {
+        let terms = call.python();
+        terms.is_some_and(|terms| {
+            self.python_path == terms.python_path && self.result == terms.result
+        }) && self.env == call.env
+            && self.cwd == call.cwd
+            && self.limits == call.limits
+            && self.capture_bytes == call.capture_bytes
+    }
 }
 
 /// The frame that comes before the first call of a worker on a host's terms.
@@ -102,7 +159,10 @@ pub(crate) fn initialize_frame(
         Err(_) => header, // the host's was removed: there is none to share
     };
     let body = Arguments::from(host.initializer.clone().unwrap_or_default());
-    with_body(&site.spill_policy(None), header, &body)
+    match inline(&body) {
+        Some(bytes) => inline_frame(&header.finish(), bytes),
+        None => filed_frame(header, &body, &site.spill_policy(None)),
+    }
 }
 
 /// What a worker itself changes; the rest its interpreter read at its start. A pickled function is the caller's own and
@@ -116,37 +176,42 @@ fn worker_environment(site: &Site, worker_id: &str) -> Changes {
     env
 }
 
-fn with_body(
-    policy: &SpillPolicy,
+/// Arguments that are small enough to go with the header.
+fn inline(body: &Arguments) -> Option<&[u8]> {
+    match body {
+        Arguments::Bytes(bytes) if bytes.len() as u64 <= INLINE_BYTES => Some(bytes),
+        _ => None,
+    }
+}
+
+fn filed_frame(
     header: Dict,
     body: &Arguments,
+    policy: &SpillPolicy,
 ) -> Result<CallFrame, EngineError> {
-    let (inline, file) = match body {
-        Arguments::Bytes(bytes) if bytes.len() as u64 <= INLINE_BYTES => (bytes.as_slice(), None),
-        Arguments::Bytes(bytes) => {
-            let file = sealed_argument(bytes, policy)?;
-            (&[][..], Some((file, bytes.len() as u64)))
-        }
+    let (file, size) = match body {
+        Arguments::Bytes(bytes) => (sealed_argument(bytes, policy)?, bytes.len() as u64),
         Arguments::File { file, size } => {
             let file = file
                 .try_clone()
                 .map_err(EngineError::io("handing on a large argument"))?;
-            (&[][..], Some((file, *size)))
+            (file, *size)
         }
     };
-    let (header, file) = match file {
-        Some((file, size)) => (header.integer("body_size", size), Some(file)),
-        None => (header, None),
-    };
-    let header = header.finish();
+    let frame = inline_frame(&header.integer("body_size", size).finish(), &[])?;
+    Ok(CallFrame {
+        body: Some(file),
+        ..frame
+    })
+}
+
+fn inline_frame(header: &[u8], body: &[u8]) -> Result<CallFrame, EngineError> {
     let length = u32::try_from(header.len())
         .map_err(|_| InvalidCall::new("source", "the call's text is larger than 4 GiB"))?;
-    let mut payload = length.to_le_bytes().to_vec();
-    payload.extend_from_slice(&header);
-    payload.extend_from_slice(inline);
+    let payload = [&length.to_le_bytes()[..], header, body].concat();
     Ok(CallFrame {
         payload,
-        body: file,
+        body: None,
     })
 }
 

@@ -8,14 +8,14 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::ahead::Ahead;
-use super::call_frame::{CallFrame, call_frame};
+use super::call_frame::{CallFrame, SaidBefore, call_frame};
 use super::current::Current;
 use super::initialize::Initializer;
 use super::link::Link;
 use super::pipes::{Input, Output};
 use super::{Action, Ending, Event, Mode, State, step};
 use crate::call::{Call, Work};
-use crate::clock::until;
+use crate::clock::Alarm;
 use crate::dispatch::{Dispatch, PoolNews, Site, Unstarted, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, ExitReason};
@@ -78,6 +78,8 @@ pub(crate) struct Worker {
     /// Messages that belonged to no dispatch it had then.
     pub(crate) stale_frames: u64,
     pub(crate) closed_at: Option<Instant>,
+    pub(crate) alarm: Alarm,
+    pub(crate) said_before: Option<SaidBefore>,
 }
 
 impl Worker {
@@ -116,6 +118,8 @@ impl Worker {
             peak_is_stale: false,
             stale_frames: 0,
             closed_at: None,
+            alarm: Alarm::default(),
+            said_before: None,
         };
         (mailbox_sender, worker)
     }
@@ -135,7 +139,7 @@ impl Worker {
                 () = self.stdout.fill() => self.check_output(),
                 () = self.stderr.fill() => self.check_output(),
                 done = feed(&mut self.stdin, self.current.as_ref()) => if done { self.stdin = None },
-                () = until(timer) => self.timer(),
+                () = self.alarm.until(timer) => self.timer(),
             }
         }
         self.give_back_all();
@@ -177,6 +181,9 @@ impl Worker {
     }
 
     fn timer(&mut self) {
+        if self.next_timer().is_none_or(|at| at > Instant::now()) {
+            return; // it rang for something that is past
+        }
         if self.closed_at.take().is_some() {
             if self.pid.is_some_and(is_exiting) {
                 self.closed_at = Some(Instant::now()); // it is on its way out; its end will be told
@@ -263,6 +270,7 @@ impl Worker {
             &self.id,
             self.mode,
             scratch.as_ref(),
+            &mut self.said_before,
         ) {
             Ok(frame) => Ok((frame, scratch)),
             Err(error) => {
@@ -466,14 +474,16 @@ impl Worker {
                     self.proc_files = ProcFiles::open(pid).ok(); // what cannot be read is reported as not measured
                 }
                 let resident =
-                    |files: &mut ProcFiles| files.resident_bytes().ok().filter(|bytes| *bytes > 0);
+                    |files: &mut ProcFiles| files.resident().ok().filter(|bytes| *bytes > 0);
                 if !current.ahead {
-                    current.cpu_before_ns = process_cpu_ns(pid).ok();
                     self.last_rss_bytes = self.proc_files.as_mut().and_then(resident);
                 }
                 // Of a call sent ahead it is the size at the ack of the first of its row.
                 current.base_rss_bytes = self.last_rss_bytes;
                 self.start_rss_bytes = self.start_rss_bytes.or(current.base_rss_bytes);
+                if !current.ahead {
+                    current.cpu_before_ns = process_cpu_ns(pid).ok(); // likewise
+                }
             }
             (Some(pid), _) => current.base_rss_bytes = resident(pid),
             (None, _) => {}

@@ -11,6 +11,7 @@ use crate::event::ExitReason;
 use crate::limits::Size;
 use crate::linux::cpu_clock::{CpuTimes, process_cpu_ns, split};
 use crate::linux::proc_files::ProcFiles;
+use crate::linux::proc_status::Status;
 use crate::linux::proc_tree::descendants;
 use crate::metrics::{MeasuredBy, Metrics, PeakSource};
 use crate::outcome::{EncodedValue, ErrorReport, Exit, Outcome};
@@ -83,10 +84,8 @@ impl Measured {
         let cpu_ns =
             cpu_before_ns.and_then(|before| Some(process_cpu_ns(pid).ok()?.saturating_sub(before)));
         let cpu = cpu_ns.map(|cpu_ns| share_out(cpu_ns, files));
-        let threads = status.map(|status| status.threads);
-        let children = threads.and_then(|threads| files.children(threads).ok());
-        let leaked = match children {
-            Some(children) if children.is_empty() => Some(0),
+        let leaked = match &status {
+            Some(status) if has_no_child(files, status) => Some(0),
             _ => descendants(pid).ok().map(|below| below.len() as u64),
         };
         Self {
@@ -98,6 +97,11 @@ impl Measured {
             rss_bytes: status.and_then(|status| status.rss_bytes),
         }
     }
+}
+
+fn has_no_child(files: &mut ProcFiles, status: &Status) -> bool {
+    let children = files.children(status.threads);
+    children.is_ok_and(|children| children.is_empty())
 }
 
 /// The sum is exact; the kernel knows the two parts only by ticks, which say nothing of a call shorter than one.

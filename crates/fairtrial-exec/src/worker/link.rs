@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use tokio::io::unix::AsyncFd;
 
 use super::frames::{Frame, Frames};
+use crate::linux::readiness::room;
 use crate::linux::socket::{Wait, send_with_fds};
 use crate::protocol::{BadFrame, Header, Kind};
 
@@ -116,10 +117,7 @@ impl Link {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                 Ok(_) | Err(_) => {}
             },
-            Ok(mut ready) = self.socket.writable(), if wants_to_write => {
-                ready.clear_ready();
-                self.push();
-            }
+            () = room(self.socket.get_ref().as_fd()), if wants_to_write => self.push(),
             else => std::future::pending().await,
         }
     }

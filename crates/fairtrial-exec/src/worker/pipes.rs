@@ -143,7 +143,7 @@ impl Input {
         crate::linux::socket::set_nonblocking(&ours)?;
         Ok((
             Self {
-                pipe: crate::linux::readiness::watch(ours)?,
+                pipe: crate::linux::readiness::watch_for_room(ours)?,
                 written: 0,
             },
             theirs,

@@ -446,7 +446,10 @@ fn call(terms: &Arc<HostTerms>, function: &str, arguments: &[&str]) -> Call {
         ..PythonTerms::default()
     };
     let body = pickle(function, arguments);
-    Call::new(Work::Pickled(PickledWork { body: body.into(), python }))
+    Call::new(Work::Pickled(PickledWork {
+        body: body.into(),
+        python,
+    }))
 }
 
 /// `(side.function, arguments, {})` in protocol 0.

@@ -76,9 +76,10 @@ async fn what_an_earlier_call_leaves_in_the_socket_costs_no_later_call() {
 #[tokio::test]
 async fn leftovers_found_as_the_next_call_is_given_cost_it_nothing() {
     let story = Story::with(|config| config.max_workers = 1);
-    for _ in 0..12 {
+    for n in 0..12 {
         let (_, spoken) = speak_later(&story, "no").await;
-        wait_until("it spoke", || spoken.exists()).await;
+        let told = || spoken.exists() || crashes(&story) > n; // it may be killed before it writes the file
+        wait_until("it spoke", told).await;
         let next = story.reuse("def f(): return 1", "[]").await;
         assert_eq!(json(&next), 1);
     }

@@ -1,0 +1,235 @@
+"""A contender of `make bench`: a pool of two workers, asked in lines on stdin, answering in lines of JSON.
+
+    python bench/pools.py NAME
+
+`warm N`: seconds of each of N calls, one after the other. `throughput N`, `map N`: seconds for N calls in all.
+`large MIB`: seconds until an array made in a worker can be summed here. `cold`: seconds from making a pool to its first
+answer. `pending N`: bytes that this process grows for each of N calls that wait.
+"""
+
+import concurrent.futures
+import json
+import multiprocessing
+import os
+import sys
+import threading
+import time
+
+import numpy
+
+WORKERS = 2
+
+
+def nothing():
+    pass
+
+
+def double(x):
+    return 2 * x
+
+
+def make_array(mebibytes):
+    return numpy.ones(mebibytes << 17)
+
+
+def wait_for(path):
+    with open(path) as gate:
+        gate.read()
+
+
+class Futures:
+    """Pools with the interface of `concurrent.futures`."""
+
+    def __init__(self, make):
+        self.make = make
+        self.pool = None
+
+    def open(self):
+        self.pool = self.make()
+
+    def close(self):
+        self.pool.shutdown()
+
+    def submit(self, function, *args):
+        return self.pool.submit(function, *args)
+
+    def result(self, handle):
+        return handle.result()
+
+    def map(self, function, items):
+        return list(self.pool.map(function, items))
+
+
+class Pebble(Futures):
+    def close(self):
+        self.pool.close()
+        self.pool.join()
+
+    def submit(self, function, *args):
+        return self.pool.schedule(function, args=args)
+
+    def map(self, function, items):
+        return list(self.pool.map(function, items).result())
+
+
+class Pool(Futures):
+    def close(self):
+        self.pool.close()
+        self.pool.join()
+
+    def submit(self, function, *args):
+        return self.pool.apply_async(function, args)
+
+    def result(self, handle):
+        return handle.get()
+
+    def map(self, function, items):
+        return self.pool.map(function, items, chunksize=1)
+
+
+class Ray(Futures):
+    def __init__(self):
+        import ray
+
+        self.ray = ray
+        self.functions = {}
+
+    def open(self):
+        self.ray.init(num_cpus=WORKERS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+
+    def close(self):
+        self.ray.shutdown()
+        self.functions.clear()
+
+    def submit(self, function, *args):
+        if function not in self.functions:
+            self.functions[function] = self.ray.remote(function)
+        return self.functions[function].remote(*args)
+
+    def result(self, handle):
+        return self.ray.get(handle)
+
+    def map(self, function, items):
+        return self.ray.get([self.submit(function, item) for item in items])
+
+
+def contender(name):
+    if name == "fairtrial":
+        import fairtrial
+
+        return Futures(lambda: fairtrial.Executor(WORKERS))
+    if name in ("ppe-fork", "ppe-spawn"):
+        context = multiprocessing.get_context(name[4:])
+        return Futures(lambda: concurrent.futures.ProcessPoolExecutor(WORKERS, mp_context=context))
+    if name == "loky":
+        import loky
+
+        return Futures(lambda: loky.ProcessPoolExecutor(WORKERS))
+    if name == "pebble":
+        import pebble
+
+        return Pebble(lambda: pebble.ProcessPool(WORKERS))
+    if name == "mp-pool":
+        return Pool(lambda: multiprocessing.Pool(WORKERS))
+    if name == "ray":
+        return Ray()
+    sys.exit("bench: no contender `%s`" % name)
+
+
+class Bench:
+    def __init__(self, pool):
+        self.pool = pool
+
+    def answer(self, line):
+        name, *numbers = line.split()
+        return getattr(self, name)(*map(int, numbers))
+
+    def call(self, function, *args):
+        return self.pool.result(self.pool.submit(function, *args))
+
+    def warm(self, calls):
+        samples = []
+        for _ in range(calls):
+            start = time.perf_counter()
+            self.call(nothing)
+            samples.append(time.perf_counter() - start)
+        return samples
+
+    def throughput(self, calls):
+        start = time.perf_counter()
+        handles = [self.pool.submit(nothing) for _ in range(calls)]
+        for handle in handles:
+            self.pool.result(handle)
+        return [time.perf_counter() - start]
+
+    def map(self, calls):
+        start = time.perf_counter()
+        self.pool.map(double, range(calls))
+        return [time.perf_counter() - start]
+
+    def large(self, mebibytes):
+        start = time.perf_counter()
+        array = self.call(make_array, mebibytes)
+        array.sum()
+        return [time.perf_counter() - start]
+
+    def cold(self):
+        self.pool.close()
+        start = time.perf_counter()
+        self.pool.open()
+        self.call(nothing)
+        taken = time.perf_counter() - start
+        self.warm_up()
+        return [taken]
+
+    def pending(self, calls):
+        gate = "/tmp/fairtrial-bench-%d" % os.getpid()
+        os.mkfifo(gate)
+        try:
+            held = [self.pool.submit(wait_for, gate) for _ in range(WORKERS)]
+            before = resident()
+            handles = [self.pool.submit(nothing) for _ in range(calls)]
+            grown = resident() - before
+            opener = threading.Thread(target=open_gate, args=(gate, held, self.pool))
+            opener.start()
+            for handle in handles:
+                self.pool.result(handle)
+            opener.join()
+        finally:
+            os.unlink(gate)
+        return [grown / calls]
+
+    def warm_up(self):
+        for _ in range(5):
+            for handle in [self.pool.submit(nothing) for _ in range(50)]:
+                self.pool.result(handle)
+
+
+def open_gate(gate, held, pool):
+    for handle in held:
+        with open(gate, "w"):
+            pass
+        time.sleep(0.05)  # each reader needs a writer of its own to come and go
+    for handle in held:
+        pool.result(handle)
+
+
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def main():
+    answers = os.dup(1)
+    os.dup2(2, 1)  # what a pool prints is no answer
+    pool = contender(sys.argv[1])
+    bench = Bench(pool)
+    pool.open()
+    bench.warm_up()
+    for line in sys.stdin:
+        os.write(answers, (json.dumps(bench.answer(line)) + "\n").encode())
+    pool.close()
+
+
+if __name__ == "__main__":
+    main()
