@@ -44,7 +44,8 @@ lint: $(VENV)/.done
 	$(VENV)/bin/ruff format --check python bench examples docs .ci
 
 # `make bench BENCH=--full` makes the 1,000,000 calls of EX-S7; `BENCH=--quick` only shows that it works.
-bench: $(VENV)/.done
+bench: package
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt
 	$(VENV)/bin/python bench/run.py $(BENCH)
 
 # The commands of README.md and docs/ are run and compared; `make docs` writes what they print, and docs/cli.md.

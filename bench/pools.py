@@ -12,7 +12,7 @@ import json
 import multiprocessing
 import os
 import sys
-import threading
+import tempfile
 import time
 
 import numpy
@@ -33,8 +33,8 @@ def make_array(mebibytes):
 
 
 def wait_for(path):
-    with open(path) as gate:
-        gate.read()
+    while not os.path.exists(path):
+        time.sleep(0.002)
 
 
 class Futures:
@@ -183,35 +183,21 @@ class Bench:
         return [taken]
 
     def pending(self, calls):
-        gate = "/tmp/fairtrial-bench-%d" % os.getpid()
-        os.mkfifo(gate)
-        try:
+        with tempfile.TemporaryDirectory() as directory:
+            gate = os.path.join(directory, "gate")
             held = [self.pool.submit(wait_for, gate) for _ in range(WORKERS)]
             before = resident()
             handles = [self.pool.submit(nothing) for _ in range(calls)]
             grown = resident() - before
-            opener = threading.Thread(target=open_gate, args=(gate, held, self.pool))
-            opener.start()
-            for handle in handles:
+            open(gate, "w").close()
+            for handle in held + handles:
                 self.pool.result(handle)
-            opener.join()
-        finally:
-            os.unlink(gate)
         return [grown / calls]
 
     def warm_up(self):
         for _ in range(5):
             for handle in [self.pool.submit(nothing) for _ in range(50)]:
                 self.pool.result(handle)
-
-
-def open_gate(gate, held, pool):
-    for handle in held:
-        with open(gate, "w"):
-            pass
-        time.sleep(0.05)  # each reader needs a writer of its own to come and go
-    for handle in held:
-        pool.result(handle)
 
 
 def resident():

@@ -2,25 +2,25 @@
 
     .venv/bin/python bench/run.py [--full] [--quick] [--rounds N] [--no-write]
 
-Prints a table of medians and ratios with bootstrap intervals, and writes it to bench/RESULTS.md with the machine's
-description. Measures the engine through its Rust interface; what Python peers cost beside it is measured when the
-Python package exists, and no figure of theirs is made up here.
+Prints tables of medians and ratios with bootstrap intervals, and writes them to bench/RESULTS.md with the machine's
+description: `fairtrial.Executor` beside the pools of other packages, then the engine by its Rust interface beside bare
+limits.
 """
 
 import argparse
-import json
 import os
 import platform
 import random
-import select
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
+import versus
+from contender import Peer, interval, time, times
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "RESULTS.md"
-RESAMPLES = 2000
 MEBIBYTES = 512
 BUSY = (
     "**Other work ran on this machine during the run**: absolute times are too high, and intervals are wide. Compare\n"
@@ -32,19 +32,21 @@ def main():
     options = arguments()
     build()
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    load = os.getloadavg()[0]
+    pools = versus.measure(options)
     engine = Peer([str(target / "release" / "bench_engine"), sys.executable])
     bare = Peer([sys.executable, str(ROOT / "bench" / "baselines.py")])
-    load = os.getloadavg()[0]
     try:
         samples, deadline = measure(engine, bare, options)
         flat = engine.ask("flat %d %d" % (options.calls, options.fresh_calls), patience_s=3600)
     finally:
         engine.end()
         bare.end()
-    text = report(samples, deadline, flat, options, load)
+    text = report(samples, deadline, flat, options, load, pools)
     print(text)
     if not options.no_write:
         RESULTS.write_text(text)
+        (ROOT / "bench" / "pools.svg").write_text(versus.draw(pools))
 
 
 def arguments():
@@ -63,29 +65,6 @@ def arguments():
 def build():
     command = ["cargo", "build", "--release", "--quiet", "-p", "fairtrial-tests", "--bin", "bench_engine"]
     subprocess.run(command, cwd=str(ROOT), check=True)
-
-
-class Peer:
-    """A contender: a line in, a line of JSON out."""
-
-    def __init__(self, argv):
-        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ask(self, line, patience_s=120):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        # Answers come one at a time, so nothing can wait unseen in the reader's buffer.
-        if not select.select([self.process.stdout], [], [], patience_s)[0]:
-            self.process.kill()
-            sys.exit("bench: no answer to `%s` within %d s" % (line, patience_s))
-        answer = self.process.stdout.readline()
-        if not answer:
-            sys.exit("bench: `%s` ended without an answer to `%s`" % (Path(self.process.args[0]).name, line))
-        return json.loads(answer)
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait()
 
 
 # ---- measuring --------------------------------------------------------------------------------------------------
@@ -140,36 +119,15 @@ def measure(engine, bare, options):
     return samples, deadline
 
 
-# ---- statistics -------------------------------------------------------------------------------------------------
-
-
-def interval(samples, others=None):
-    """Median of `samples`, or its ratio to that of `others`, with a 95 % percentile bootstrap interval."""
-    generator = random.Random(1)
-
-    def resampled(values):
-        return statistics.median(generator.choices(values, k=len(values)))
-
-    middle = statistics.median(samples)
-    if others is None:
-        spread = sorted(resampled(samples) for _ in range(RESAMPLES))
-    else:
-        middle /= statistics.median(others)
-        spread = sorted(resampled(samples) / resampled(others) for _ in range(RESAMPLES))
-    return middle, spread[int(0.025 * RESAMPLES)], spread[int(0.975 * RESAMPLES) - 1]
-
-
 # ---- reporting --------------------------------------------------------------------------------------------------
 
 
-def report(samples, deadline, flat, options, load):
+def report(samples, deadline, flat, options, load, pools):
     s = samples
     lines = [
         "# Results of `make bench`",
         "",
-        "Written by `bench/run.py`. Medians with 95 % bootstrap intervals; all contenders took turns in one run. The",
-        "engine is measured through its Rust interface. Comparisons with Python pools (EX-S1, EX-S2, EX-S4, EX-S5",
-        "against loky, ProcessPoolExecutor and others) need the Python package and are not here yet.",
+        "Written by `bench/run.py`. Medians with 95 % bootstrap intervals; all contenders took turns in one run.",
         "",
         "## Machine",
         "",
@@ -177,9 +135,12 @@ def report(samples, deadline, flat, options, load):
     lines += ["- %s: %s" % pair for pair in machine(load)]
     if load > 0.5:
         lines += ["", BUSY]
+    lines += versus.report(pools)
     lines += [
         "",
-        "## Times",
+        "## The engine beside bare limits",
+        "",
+        "By its Rust interface, with calls of source text.",
         "",
         "| id | measure | engine | beside it | bare limit | engine / bare |",
         "|---|---|---|---|---|---|",
@@ -283,18 +244,6 @@ def processor():
             return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.machine()
-
-
-def times(estimate):
-    middle, low, high = estimate
-    return "%s (%s to %s)" % (time(middle), time(low), time(high))
-
-
-def time(seconds):
-    for factor, unit in ((1, "s"), (1e3, "ms")):
-        if abs(seconds) * factor >= 1:
-            return "%.3g %s" % (seconds * factor, unit)
-    return "%.3g µs" % (seconds * 1e6)
 
 
 if __name__ == "__main__":

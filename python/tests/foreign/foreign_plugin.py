@@ -7,6 +7,8 @@ import signal
 
 import pytest
 
+from fairtrial._lifetime import lifetime
+
 LIMIT_S = 60
 LISTED_LIMIT_S = 6  # a case that is left out is run to see that it does not pass
 
@@ -21,12 +23,16 @@ def pytest_collection_modifyitems(config, items):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     signal.signal(signal.SIGALRM, _too_late)
-    limit_s = LISTED_LIMIT_S if _name(item.nodeid) in _listed else LIMIT_S
+    is_listed = _name(item.nodeid) in _listed
+    limit_s = LISTED_LIMIT_S if is_listed else LIMIT_S
     signal.setitimer(signal.ITIMER_REAL, limit_s, 5)  # again, should the case not give up
     try:
         return (yield)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        if is_listed:  # it may have been left in the middle of its work
+            for owner in list(lifetime.executors):
+                owner.end(kill=True)
 
 
 def _too_late(*_):
