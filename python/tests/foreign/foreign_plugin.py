@@ -23,16 +23,18 @@ def pytest_collection_modifyitems(config, items):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     signal.signal(signal.SIGALRM, _too_late)
-    is_listed = _name(item.nodeid) in _listed
-    limit_s = LISTED_LIMIT_S if is_listed else LIMIT_S
+    limit_s = LISTED_LIMIT_S if _name(item.nodeid) in _listed else LIMIT_S
     signal.setitimer(signal.ITIMER_REAL, limit_s, 5)  # again, should the case not give up
     try:
         return (yield)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        if is_listed:  # it may have been left in the middle of its work
-            for owner in list(lifetime.executors):
-                owner.end(kill=True)
+
+
+def pytest_sessionfinish():
+    """What cases left in the middle of their work is not waited for."""
+    for owner in list(lifetime.executors):
+        owner.end(kill=True)
 
 
 def _too_late(*_):

@@ -31,7 +31,7 @@ class ProcessPoolExecutor(fairtrial.Executor):
 def get_reusable_executor(max_workers=None, timeout=10, kill_workers=False, **options):
     """One executor, until another is asked for or it is shut down."""
     given = {"max_workers": max_workers, "timeout": timeout, **options}
-    if _kept and (_kept["given"] != given or _is_over(_kept["executor"]._pool)):
+    if _kept and (_kept["given"] != given or _kept["executor"]._pool.is_shut_down):
         _kept.pop("executor").shutdown(kill_workers=kill_workers)
         _kept.clear()
     if not _kept:
@@ -40,10 +40,6 @@ def get_reusable_executor(max_workers=None, timeout=10, kill_workers=False, **op
 
 
 _kept = {}
-
-
-def _is_over(pool):
-    return pool.is_shut_down or pool.engine.is_finished()
 
 
 class Event:

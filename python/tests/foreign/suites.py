@@ -104,4 +104,14 @@ SUITES = (
         },
         left_out=_LEFT_OUT["pebble"],
     ),
+    Suite(
+        "joblib",
+        _ALL,
+        adapter="joblib_adapter",
+        archive="joblib",
+        files=("joblib/test/test_parallel.py",),
+        # 14 functions, some with many parameters.
+        groups={"backend": (r"\[.*fairtrial", 70)},
+        left_out=_LEFT_OUT["joblib"],
+    ),
 )
