@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 _UNCHANGING = (type(None), bool, int, float, complex, str, bytes, ModuleType)
@@ -47,7 +47,8 @@ class _Known:
     def holds(self) -> bool:
         for function, *parts in self.parts:
             function = function()
-            if function is None or any(old is not new for old, new in zip(parts, _parts(function))):
+            now = _parts(function) if function is not None else ()
+            if len(now) != len(parts) or any(old is not new for old, new in zip(parts, now)):
                 return False
         return all(names.get(name, _MISSING) is value for names, name, value in self.names)
 
@@ -65,7 +66,7 @@ class _Seen:
         """Whether everything about it is something that cannot change unseen."""
         if isinstance(value, _UNCHANGING):
             return True
-        if isinstance(value, (type, FunctionType)) and not _is_local(value):
+        if isinstance(value, (type, FunctionType, BuiltinFunctionType)) and not _is_local(value):
             return True  # goes by name
         if type(value) is tuple:
             return all(map(self._look, value))
@@ -81,16 +82,17 @@ class _Seen:
             self.names.append((names, name, found))
             if found is not _MISSING and not self._look(found):
                 return False
-        return self._look(value.__defaults__)
+        return all(map(self._look, (value.__defaults__, *(value.__kwdefaults__ or {}).values())))
 
 
 def _parts(function: FunctionType) -> tuple[Any, ...]:
-    return function.__code__, function.__defaults__
+    named = (function.__kwdefaults__ or {}) | function.__annotations__
+    return function.__code__, function.__defaults__, len(named), *named.values()
 
 
 def _has_identity(function: FunctionType) -> bool:
-    """Whether its code, its defaults and its globals are all there is to it."""
-    return not (function.__closure__ or function.__kwdefaults__ or function.__dict__ or function.__annotations__)
+    """Whether its code, its defaults, its annotations and its globals are all there is to it."""
+    return not (function.__closure__ or function.__dict__)
 
 
 def _is_local(thing: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from . import _engine, _lifetime
+from ._compiled import shim_code
 from .calls import Call, _count, _size, check_seconds, refuse_unknown
 from .futures import Breakage, Future
 from .outcomes import Outcome
@@ -291,5 +293,6 @@ def engine_options(**given: Any) -> dict[str, Any]:
         "memfd_cap_bytes": None,
         "node_id": None,
         "launcher": None,
+        "shim": (sys.executable, shim_code()),
     }
     return options | given

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::EngineError;
@@ -39,6 +40,9 @@ pub struct LocalConfig {
     pub fork_ahead: bool,
     /// Warm interpreters kept at once.
     pub max_zygotes: usize,
+    /// The shim compiled for the interpreter of this name, which then need not compile it: a list of code objects,
+    /// marshalled.
+    pub shim_code: Option<(String, Arc<[u8]>)>,
 }
 
 /// When a `reuse` worker is replaced, decided between calls.
@@ -121,6 +125,7 @@ impl LocalConfig {
             ack_timeout: Duration::from_secs(30),
             fork_ahead: true,
             max_zygotes: 8,
+            shim_code: None,
             host_env,
         })
     }

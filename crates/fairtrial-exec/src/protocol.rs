@@ -18,7 +18,8 @@
 //! # A zygote's life
 //!
 //! The launcher starts `python -c BOOTSTRAP` with descriptor 3 the engine's socket and 4 the launcher's
-//! (`SOCK_SEQPACKET`). The engine sends `Shim` (the shim's source text), then `Configure` (marshal: a dict with
+//! (`SOCK_SEQPACKET`). The engine sends `Shim` (the shim's source text) or `ShimCode` (its parts compiled for this very
+//! interpreter, a marshalled list), then `Configure` (marshal: a dict with
 //! `preload`, a list of module names, and `signal`, the number of the stack-dump signal; with a host's terms also
 //! `sys_path` and `argv`, which replace the interpreter's own before anything is preloaded, and `faulthandler`, whether
 //! a crash writes its stack to stderr, and perhaps `authkey`, that of the host's `multiprocessing`). The zygote answers `Ready` (data codec: a dict with `version`, `threads`,
@@ -96,6 +97,8 @@ pub enum Kind {
     Ahead = 5,
     /// What a host gives a worker at its start.
     Initialize = 6,
+    /// The shim's compiled parts, to a zygote.
+    ShimCode = 7,
     /// A zygote is warm; a worker's initializer has returned.
     Ready = 17,
     /// A worker begins a call.
@@ -120,8 +123,9 @@ impl Kind {
     /// The kind with this number.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
-        const ALL: [Kind; 15] = [
+        const ALL: [Kind; 16] = [
             Kind::Shim,
+            Kind::ShimCode,
             Kind::Configure,
             Kind::Call,
             Kind::File,

@@ -55,21 +55,35 @@ pub(crate) struct Key {
 }
 
 impl Key {
+    /// Whether it is a call's key, if that is quickly seen: most calls are like the one before.
+    pub(crate) fn is_plainly_of(&self, call: &Call) -> bool {
+        let plain_env = match &call.work {
+            Work::Pickled(_) => self.startup_env.is_empty(),
+            _ => self.startup_env == Self::source_env(),
+        };
+        plain_env
+            && call.env.is_empty()
+            && call.python().is_some_and(|terms| {
+                self.host == terms.host
+                    && self.python == terms.python
+                    && self.preload == terms.preload
+            })
+    }
+
+    /// Two runs of a candidate see sets and dicts in one order.
+    fn source_env() -> Changes {
+        Changes::from([("PYTHONHASHSEED".into(), Some("0".into()))])
+    }
+
     /// The key of a Python call.
     pub(crate) fn of(call: &Call) -> Option<Self> {
         let terms = call.python()?;
-        let mut startup_env: Changes = call
-            .env
-            .iter()
-            .filter(|(name, _)| is_read_at_startup(name))
-            .map(|(n, v)| (n.clone(), v.clone()))
-            .collect();
-        if matches!(call.work, Work::Source(_)) {
-            // Two runs of a candidate see sets and dicts in one order.
-            startup_env
-                .entry("PYTHONHASHSEED".into())
-                .or_insert_with(|| Some("0".into()));
-        }
+        let mut startup_env = match call.work {
+            Work::Source(_) => Self::source_env(),
+            _ => Changes::new(),
+        };
+        let asked = call.env.iter().filter(|(name, _)| is_read_at_startup(name));
+        startup_env.extend(asked.map(|(name, value)| (name.clone(), value.clone())));
         Some(Self {
             python: terms.python.clone(),
             preload: terms.preload.clone(),
@@ -116,7 +130,10 @@ pub(crate) fn start(site: &Site, number: u64, key: &Key) -> std::io::Result<Zygo
     let (end_sender, end) = mpsc::unbounded_channel();
     let task = site.launcher.open(news_sender);
     let mut link = Link::new(ours)?;
-    link.send(Kind::Shim, 0, SHIM.join("\n").as_bytes(), None);
+    match &site.context.config.shim_code {
+        Some((python, code)) if *python == key.python => link.send(Kind::ShimCode, 0, code, None),
+        _ => link.send(Kind::Shim, 0, SHIM.join("\n").as_bytes(), None),
+    }
     link.send(Kind::Configure, 0, &configure(key), None);
     let program = program(site, key);
     site.launcher.send(

@@ -50,6 +50,7 @@ struct Options {
     memfd_cap_bytes: Option<u64>,
     node_id: Option<String>,
     launcher: Option<PathBuf>,
+    shim: Option<(String, Vec<u8>)>,
 }
 
 impl Options {
@@ -81,6 +82,7 @@ impl Options {
         config.env_prefixes = self.env_prefixes;
         config.memfd_cap_bytes = self.memfd_cap_bytes;
         config.launcher = self.launcher;
+        config.shim_code = self.shim.map(|(python, code)| (python, code.into()));
         Ok(config)
     }
 }

@@ -63,6 +63,7 @@ pub(crate) struct Pool {
     pub(super) queue_deadlines: BTreeSet<(Instant, CallId)>,
     pub(super) lanes: BTreeMap<Lane, LaneState>,
     pub(super) last_lane: Lane,
+    recent_lane: Lane,
     pub(super) lane_of: HashMap<Key, Lane>,
     pub(super) workers: HashMap<WorkerNumber, Member>,
     pub(super) running: HashMap<CallId, WorkerNumber>,
@@ -100,6 +101,7 @@ impl Pool {
             queue_deadlines: BTreeSet::new(),
             lanes: BTreeMap::from([(COMMANDS, LaneState::new(None))]),
             last_lane: COMMANDS,
+            recent_lane: COMMANDS,
             lane_of: HashMap::new(),
             workers: HashMap::new(),
             running: HashMap::new(),
@@ -160,10 +162,17 @@ impl Pool {
     }
 
     pub(super) fn lane(&mut self, dispatch: &Dispatch) -> Lane {
+        let recent = self.lanes.get(&self.recent_lane);
+        if let Some(key) = recent.and_then(|lane| lane.key.as_ref())
+            && key.is_plainly_of(&dispatch.call)
+        {
+            return self.recent_lane;
+        }
         let Some(key) = Key::of(&dispatch.call) else {
             return COMMANDS;
         };
         if let Some(lane) = self.lane_of.get(&key) {
+            self.recent_lane = *lane;
             return *lane;
         }
         if self.lanes.len() >= MOST_UNUSED_LANES + self.config.max_zygotes {

@@ -1,0 +1,86 @@
+"""PY-30: functions of `__main__` by value: the latest definition each time, pickled again only when it changed."""
+
+import os
+import sys
+import textwrap
+
+from fairtrial import _functions
+from package_helpers import run_script
+
+COUNTED = """
+import fairtrial as ft, math
+from math import sqrt
+from fairtrial import _functions, _pickling
+
+pickled = []
+dumps = _pickling._dumps_by_value
+_pickling._dumps_by_value = lambda thing, callback=None: pickled.append(thing) or dumps(thing, callback)
+
+N = 2
+items = [1]
+def helper(x: int, *, by: float = 1.0) -> float: return sqrt(x) * by * N
+def main(x): return helper(x) + math.pi * 0
+def lists(): return items
+
+executor = ft.Executor(1)
+def times(function, *args):
+    pickled.clear()
+    values = [executor.submit(function, *args).result() for _ in range(3)]
+    return values, len(pickled)
+"""
+
+
+def script(tmp_path, text):
+    return run_script(tmp_path, COUNTED + textwrap.dedent(text) + "\nexecutor.shutdown()\n")
+
+
+def test_a_function_that_did_not_change_is_pickled_once(tmp_path):
+    """PY-30"""
+    assert script(tmp_path, "print(times(main, 9))").strip() == "([6.0, 6.0, 6.0], 1)"
+
+
+def test_what_a_function_refers_to_is_seen_to_change(tmp_path):
+    """PY-30: a global, a function it calls, a default, a name that was not there."""
+    text = """
+        print(times(main, 9)[0][0])
+        N = 3
+        print(times(main, 9)[0][0])
+        def helper(x): return -x
+        print(times(main, 9)[0][0])
+        helper.__defaults__ = (1,)
+        def late(): return unknown
+        print(type(executor.submit(late).exception()).__name__)
+        unknown = 5
+        print(executor.submit(late).result())
+    """
+    assert script(tmp_path, text).split() == ["6.0", "9.0", "-9.0", "NameError", "5"]
+
+
+def test_what_can_change_in_place_is_pickled_each_time(tmp_path):
+    """PY-30"""
+    text = """
+        print(times(lists))
+        items.append(2)
+        print(executor.submit(lists).result())
+    """
+    assert script(tmp_path, text).splitlines() == ["([[1], [1], [1]], 3)", "[1, 2]"]
+
+
+def test_the_registry_of_functions_does_not_grow():
+    """PY-30"""
+    before = len(_functions._known)
+    for _ in range(100):
+        names = {"__name__": "__main__"}
+        exec("def f(): return 1", names)
+        assert _functions.pickled(names["f"], lambda function: b"x") == b"x"
+        del names
+    import gc
+
+    gc.collect()
+    assert len(_functions._known) <= before + 1
+
+
+def test_a_module_function_goes_by_name():
+    assert not _functions.goes_by_value(os.path.join)
+    assert _functions.goes_by_value(lambda: 1)
+    assert sys.modules["__main__"] is not None
