@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import sys
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .outcomes import Outcome
+
+
+if sys.version_info >= (3, 11):
+    _Timeout = TimeoutError
+else:
+
+    class _Timeout(concurrent.futures.TimeoutError, TimeoutError):
+        """Until 3.11 these were two."""
 
 
 class CandidateError(Exception):
@@ -29,7 +39,7 @@ class CandidateError(Exception):
         return type(self), (self.args[0] if self.args else "", self.outcome)
 
 
-class TimedOut(CandidateError, TimeoutError):
+class TimedOut(CandidateError, _Timeout):
     """The call ran longer than its `timeout`, or used more processor time than it may.
 
     >>> import fairtrial as ft
@@ -102,7 +112,7 @@ class Cancelled(CandidateError, CancelledError):
     """
 
 
-class QueueTimedOut(CandidateError, TimeoutError):
+class QueueTimedOut(CandidateError, _Timeout):
     """The call waited for its turn longer than its `queue_timeout_s`.
 
     >>> import fairtrial as ft
