@@ -1,11 +1,10 @@
 """PY-30: functions of `__main__` by value: the latest definition each time, pickled again only when it changed."""
 
+import gc
 import os
-import sys
 import textwrap
 
 from fairtrial import _functions
-from package_helpers import run_script
 
 COUNTED = """
 import fairtrial as ft, math
@@ -30,16 +29,18 @@ def times(function, *args):
 """
 
 
-def script(tmp_path, text):
-    return run_script(tmp_path, COUNTED + textwrap.dedent(text) + "\nexecutor.shutdown()\n")
+def script(program, text):
+    done = program(COUNTED + textwrap.dedent(text) + "\nexecutor.shutdown()\n")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-def test_a_function_that_did_not_change_is_pickled_once(tmp_path):
+def test_a_function_that_did_not_change_is_pickled_once(program):
     """PY-30"""
-    assert script(tmp_path, "print(times(main, 9))").strip() == "([6.0, 6.0, 6.0], 1)"
+    assert script(program, "print(times(main, 9))").strip() == "([6.0, 6.0, 6.0], 1)"
 
 
-def test_what_a_function_refers_to_is_seen_to_change(tmp_path):
+def test_what_a_function_refers_to_is_seen_to_change(program):
     """PY-30: a global, a function it calls, a default, a name that was not there."""
     text = """
         print(times(main, 9)[0][0])
@@ -53,17 +54,17 @@ def test_what_a_function_refers_to_is_seen_to_change(tmp_path):
         unknown = 5
         print(executor.submit(late).result())
     """
-    assert script(tmp_path, text).split() == ["6.0", "9.0", "-9.0", "NameError", "5"]
+    assert script(program, text).split() == ["6.0", "9.0", "-9.0", "NameError", "5"]
 
 
-def test_what_can_change_in_place_is_pickled_each_time(tmp_path):
+def test_what_can_change_in_place_is_pickled_each_time(program):
     """PY-30"""
     text = """
         print(times(lists))
         items.append(2)
         print(executor.submit(lists).result())
     """
-    assert script(tmp_path, text).splitlines() == ["([[1], [1], [1]], 3)", "[1, 2]"]
+    assert script(program, text).splitlines() == ["([[1], [1], [1]], 3)", "[1, 2]"]
 
 
 def test_the_registry_of_functions_does_not_grow():
@@ -74,13 +75,11 @@ def test_the_registry_of_functions_does_not_grow():
         exec("def f(): return 1", names)
         assert _functions.pickled(names["f"], lambda function: b"x") == b"x"
         del names
-    import gc
-
     gc.collect()
     assert len(_functions._known) <= before + 1
 
 
 def test_a_module_function_goes_by_name():
+    """PY-30"""
     assert not _functions.goes_by_value(os.path.join)
     assert _functions.goes_by_value(lambda: 1)
-    assert sys.modules["__main__"] is not None
