@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 FAIRTRIAL := target/release/fairtrial
 
-.PHONY: build demo package test check lint bench docs clean
+.PHONY: build demo package test check foreign lint bench docs clean
 
 build:
 	cargo build --release -p fairtrial-cli
@@ -33,6 +33,10 @@ check: package
 	$(VENV)/bin/python .ci/pyright.py
 	$(VENV)/bin/python -m pytest -q --doctest-modules python/fairtrial --ignore-glob='*_*.py'
 	$(VENV)/bin/python .ci/wheel.py
+
+# The tests of CPython's, loky's, pebble's and joblib's own suites, under every CPython from 3.10 to 3.13 that is found.
+foreign: package
+	$(VENV)/bin/python -m pytest -q python/tests/foreign
 
 lint: $(VENV)/.done
 	cargo fmt --all --check

@@ -20,6 +20,6 @@ def shim_code() -> bytes:
         spec = find_spec(name)
         assert spec is not None and spec.loader is not None, "it is in this package"
         code = spec.loader.get_code(name)  # type: ignore[attr-defined]
-        _imp._fix_co_filename(code, "<fairtrial>")  # frames of the shim are known by this name
+        _imp._fix_co_filename(code, "<fairtrial>")  # type: ignore[attr-defined]  # known by it in tracebacks
         parts.append(code)
     return marshal.dumps(parts)

@@ -44,11 +44,14 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     # The call's state is the engine's; the base class's is brought up to it ("settled") when somebody looks at it
     # or, once somebody watches, when the call ends. So a future that is only waited for costs nobody a wake-up.
 
+    __slots__ = ("_answer", "_breakage", "_lock", "_pending", "_settled", "_taken")
+
     def __init__(self, pending: _engine.Pending, breakage: Breakage) -> None:
         self._pending = pending
         self._breakage = breakage
         self._settled: str | None = None
         self._answer: tuple[Any, BaseException | None] | None = None
+        self._taken: Outcome | _engine.EngineError | None = None
         self._lock = _RLock()  # the answer is made once
 
     def __getattr__(self, name: str) -> Any:
@@ -170,22 +173,22 @@ class Future(concurrent.futures.Future[T], Generic[T]):
 
     def _take_outcome(self) -> Outcome:
         with self._lock:
-            if "taken" not in self.__dict__:
+            if self._taken is None:
                 try:
-                    self.taken: Outcome | _engine.EngineError = Outcome(self._pending.take())
+                    self._taken = Outcome(self._pending.take())
                 except _engine.EngineError as error:
-                    self.taken = error
+                    self._taken = error
                 else:
                     if self._answer is not None and self._answer[1] is None:
-                        self.taken._value = (self._answer[0],)
-            if isinstance(self.taken, Outcome):
-                return self.taken
-            raise self.taken.with_traceback(None)
+                        self._taken._value = (self._answer[0],)
+            if isinstance(self._taken, Outcome):
+                return self._taken
+            raise self._taken.with_traceback(None)
 
     def _take_answer(self) -> tuple[Any, BaseException | None]:
         with self._lock:
             if self._answer is None:
-                pickled = self._pending.take_pickle() if "taken" not in self.__dict__ else None
+                pickled = self._pending.take_pickle() if self._taken is None else None
                 try:
                     self._answer = (_loads(pickled), None) if pickled is not None else self._read_answer()
                 except BaseException as error:

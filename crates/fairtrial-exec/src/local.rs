@@ -7,6 +7,7 @@ mod pool;
 mod queue;
 mod slots;
 mod start;
+mod vigil;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::interpreters::{LaneState, ZygoteState};
 use super::member::{Member, STUCK_AFTER};
 use super::queue::{COMMANDS, Lane, Queue};
+use super::vigil::Vigil;
 use crate::backend::Shutdown;
 use crate::call::Isolation;
 use crate::capture::Captured;
@@ -73,6 +74,7 @@ pub(crate) struct Pool {
     pub(super) generation: u32,
     pub(super) id_base: u64,
     pub(super) not_before: Option<Instant>,
+    vigil: Vigil,
     pub(super) closing: Option<Closing>,
     /// The handle is gone: nobody waits for handlers to return.
     pub(super) abandoned: bool,
@@ -110,6 +112,7 @@ impl Pool {
             generation: 0,
             id_base: crate::scratch::random(),
             not_before: None,
+            vigil: Vigil::new(),
             closing: None,
             abandoned: false,
         }
@@ -125,8 +128,15 @@ impl Pool {
             let timer = self.next_timer();
             tokio::select! {
                 biased;
-                Some(news) = self.news.recv() => self.hear(news).await,
-                command = self.commands.recv() => self.obey(command.unwrap_or(Command::Abandon)),
+                Some(news) = self.news.recv() => {
+                    self.hear(news).await;
+                    self.vigil.keep(self.running.len());
+                }
+                command = self.commands.recv() => {
+                    self.obey(command.unwrap_or(Command::Abandon));
+                    self.vigil.keep(self.running.len());
+                }
+                () = self.vigil.pass() => {}
                 () = until(timer) => self.timer(),
             }
         }

@@ -127,6 +127,10 @@ impl Worker {
     /// Until nothing is left of the process.
     pub(crate) async fn drive(mut self) {
         while !matches!(self.state, State::Gone) {
+            if self.peak_is_stale && matches!(self.state, State::Idle) {
+                tokio::task::yield_now().await; // whoever waits for the answer comes first
+                self.reset_peak();
+            }
             let timer = self.next_timer();
             tokio::select! {
                 biased;

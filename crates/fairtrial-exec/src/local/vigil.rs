@@ -1,0 +1,63 @@
+//! Staying awake for a moment: to put an idle processor to sleep and wake it again can cost more than a short call.
+//!
+//! Only while processors are idle anyway. Whoever else wants this one takes it from us, which shows as a gap between two
+//! looks; then the engine sleeps as usual for a while, since a thread that looks in vain is the last to be run when it
+//! matters.
+
+use std::time::{Duration, Instant};
+
+use crate::config::available_cpus;
+
+/// How long after the last news.
+const LOOK: Duration = Duration::from_micros(100);
+/// Between two looks that nobody came between.
+const GAP: Duration = Duration::from_micros(500);
+/// How long the processor is left to others.
+const REST: Duration = Duration::from_millis(50);
+
+/// Whether and until when the engine stays awake.
+pub(super) struct Vigil {
+    cpus: usize,
+    until: Option<Instant>,
+    rests_until: Option<Instant>,
+}
+
+impl Vigil {
+    pub(super) fn new() -> Self {
+        Self {
+            cpus: available_cpus(),
+            until: None,
+            rests_until: None,
+        }
+    }
+
+    /// Something happened, and so many calls run: more may happen soon.
+    pub(super) fn keep(&mut self, running: usize) {
+        self.until = None;
+        if running < self.cpus {
+            let now = Instant::now();
+            if self.rests_until.is_none_or(|until| until <= now) {
+                self.rests_until = None;
+                self.until = Some(now + LOOK);
+            }
+        }
+    }
+
+    /// Returns when it is over, letting every other task have its turn meanwhile; without one, never.
+    pub(super) async fn pass(&mut self) {
+        let Some(until) = self.until else {
+            return std::future::pending().await;
+        };
+        let mut last = Instant::now();
+        while last < until {
+            tokio::task::yield_now().await;
+            let now = Instant::now();
+            if now - last > GAP {
+                self.rests_until = Some(now + REST);
+                break;
+            }
+            last = now;
+        }
+        self.until = None;
+    }
+}
