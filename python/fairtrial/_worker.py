@@ -63,6 +63,7 @@ def _make_caller():
     return names.pop("call")
 
 
+_main = vars(_modules["__main__"])
 _call = _make_caller()
 _MAX_COMPILED = 64
 _INITIALIZER_CAPTURE = 16 << 10
@@ -87,6 +88,7 @@ class Worker:
         self.after_import = AfterImport()
         self.compiled = {}
         self.functions = {}
+        self.initialized = None
         self.host = host
         self.authkey = authkey
         self.unmet = None  # why the worker is not where its host wants it
@@ -232,7 +234,12 @@ class Worker:
         try:
             _load_pickle()
             self.set_up(header)
-            _call(*self.unpickle(header, payload, header_end, "the initializer"))
+            work = self.unpickle(header, payload, header_end, "the initializer")
+            before = dict(_main)
+            _call(*work)
+            # The host's values of the same names come with each function that goes by value; these are newer.
+            self.initialized = {name: value for name, value in _main.items() if before.get(name, _main) is not value}
+            work = before = None
             self.flush()
         except BaseException as error:
             self.flush(1)
@@ -335,6 +342,8 @@ class Worker:
             _load_pickle()  # now at the latest: the call's terms can change what is found
         self.set_up(header)
         function, args, kwargs = self.unpickle(header, payload, start, "the arguments")
+        if self.initialized:
+            _main.update(self.initialized)
         self.running = True
         return _call(function, args, kwargs)
 

@@ -1,6 +1,8 @@
 """Initializers of executors."""
 
 import logging
+import subprocess
+import sys
 from concurrent.futures.process import BrokenProcessPool
 
 import pytest
@@ -59,3 +61,21 @@ def test_a_running_call_of_an_executor_with_an_initializer_can_be_cancelled():
         with pytest.raises(ft.Cancelled):
             future.result()
         assert executor.submit(mark).result() == "initialized"
+
+
+def test_what_an_initializer_sets_in_main_is_what_functions_of_main_find(tmp_path):
+    """PY-24, PY-30: also a name that the host's `__main__` has, with another value."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import fairtrial as ft\n"
+        "state, other = None, 1\n"
+        "def init(x):\n    global state\n    state = x\n"
+        "def get(): return state, other\n"
+        "def change():\n    global state\n    state = 'changed'\n    return state\n"
+        "with ft.Executor(1, initializer=init, initargs=(7,)) as executor:\n"
+        "    print(executor.submit(get).result(), executor.submit(change).result(), executor.submit(get).result())\n"
+        "    other = 2\n"
+        "    print(executor.submit(get).result())\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["(7, 1) changed (7, 1)", "(7, 2)"], done.stderr

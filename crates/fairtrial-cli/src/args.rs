@@ -31,8 +31,8 @@ pub(crate) enum Command {
 /// Run one call: a function of a Python file, or a command
 ///
 /// For a function, standard output holds its value as one line of JSON and nothing else; what it printed, and the
-/// report if it failed, go to standard error. A command's streams are passed through as they come; a standard input
-/// that is a terminal is not passed.
+/// report if it failed, go to standard error. A command's streams are passed through as they come; what is typed at a
+/// terminal reaches it unless this runs in the background.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "fairtrial exec FILE.py --function F [OPTIONS]\n       fairtrial exec [OPTIONS] -- ARGV...",

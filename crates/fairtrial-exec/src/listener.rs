@@ -12,6 +12,12 @@ use crate::dispatch::Answer;
 ///
 /// Dropped untold only if the engine ended before it could answer.
 pub trait Listener: Send {
+    /// Asked as the call is about to be given to a worker: with `false` it is not, and ends as cancelled. What is
+    /// unwanted before that therefore never starts, however far the engine has heard.
+    fn wants_start(&self) -> bool {
+        true
+    }
+
     /// A worker acknowledged the call, or its command runs.
     fn began(&self) {}
 

@@ -78,6 +78,10 @@ impl Slot {
 pub(crate) struct Teller(pub(crate) Arc<Slot>);
 
 impl Listener for Teller {
+    fn wants_start(&self) -> bool {
+        !self.0.lock().cancelled
+    }
+
     fn began(&self) {
         self.0.lock().began = true;
     }

@@ -220,8 +220,9 @@ impl Drop for Running {
     }
 }
 
-/// Beside the test binary's directory: `.ci/test` builds it first.
-fn binary() -> PathBuf {
+/// The binary under test, beside the test binary's directory: `.ci/test` builds it first.
+#[must_use]
+pub fn binary() -> PathBuf {
     let mut path = std::env::current_exe().expect("this process has a program");
     path.pop(); // the test's file name
     path.pop(); // deps

@@ -10,7 +10,7 @@ mod shell;
 mod story;
 
 pub use alone::{anonymous_bytes, is_alone, is_alone_with, stress};
-pub use cli::{Cli, Finished, Running};
+pub use cli::{Cli, Finished, Running, binary};
 pub use gate::Gate;
 pub use host::{Census, running_with, wait_until};
 pub use note::note;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::interpreters::{LaneState, ZygoteState};
 use super::member::Member;
-use super::pool::{Pool, mode_of};
+use super::pool::{Pool, cancelled, mode_of};
 use super::queue::{COMMANDS, Lane};
 use super::start::{self, Identity, Mailbox, NotStarted};
 use crate::config::Recycle;
@@ -16,6 +16,7 @@ use crate::dispatch::{Dispatch, Site, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, ExitReason};
 use crate::protocol::launcher::TaskId;
+use crate::verdict::Verdict;
 use crate::worker::Mode;
 use crate::worker::drive::ToWorker;
 
@@ -39,9 +40,20 @@ impl Pool {
             let Some((lane, dispatch)) = self.queue.pop(ready) else {
                 return;
             };
-            self.start(&site, lane, dispatch);
+            if let Some(dispatch) = self.if_wanted(dispatch) {
+                self.start(&site, lane, dispatch);
+            }
         }
         self.send_ahead();
+    }
+
+    /// A call that is about to start, unless nobody wants it any more.
+    fn if_wanted(&mut self, dispatch: Dispatch) -> Option<Dispatch> {
+        if dispatch.listener.wants_start() {
+            return Some(dispatch);
+        }
+        self.resolve_unstarted(dispatch, Verdict::Cancelled, cancelled());
+        None
     }
 
     /// Slots in use: workers that have a call.
@@ -66,6 +78,9 @@ impl Pool {
                 };
                 let Some(dispatch) = self.queue.pop_if(lane, goes) else {
                     break;
+                };
+                let Some(dispatch) = self.if_wanted(dispatch) else {
+                    continue;
                 };
                 let (id, generation) = (dispatch.id, self.next_generation());
                 self.give(number, id);

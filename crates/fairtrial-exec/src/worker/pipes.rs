@@ -12,6 +12,9 @@ use tokio::io::unix::AsyncFd;
 use crate::capture::{Capture, Captured};
 use crate::listener::{Stream, Tap};
 
+/// As many bytes as a pipe holds by default, in a few steps.
+const PIPE_READS: usize = 4;
+
 /// One output stream, captured within a cap.
 pub(crate) struct Output {
     stream: Stream,
@@ -69,9 +72,11 @@ impl Output {
         }
     }
 
-    /// Takes in what is known to be there, without asking the kernel whether there is more.
+    /// Takes in what is known to be there, without asking the kernel whether there is more: what a pipe holds, for
+    /// nobody may keep us reading for ever.
     pub(crate) fn drain_known(&mut self) {
-        while let Some(pipe) = &self.pipe {
+        for _ in 0..PIPE_READS {
+            let Some(pipe) = &self.pipe else { return };
             let (capture, tap, stream) = (&mut self.capture, self.tap.as_ref(), self.stream);
             let read = pipe.try_io(Interest::READABLE, |_| {
                 read_some(pipe, capture, tap, stream)

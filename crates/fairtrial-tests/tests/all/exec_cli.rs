@@ -10,7 +10,7 @@ Run one call: a function of a Python file, or a command
 
 For a function, standard output holds its value as one line of JSON and nothing else; what it
 printed, and the report if it failed, go to standard error. A command's streams are passed through
-as they come; a standard input that is a terminal is not passed.
+as they come; what is typed at a terminal reaches it unless this runs in the background.
 
 Usage: fairtrial exec FILE.py --function F [OPTIONS]
        fairtrial exec [OPTIONS] -- ARGV...

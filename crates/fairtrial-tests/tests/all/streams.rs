@@ -41,6 +41,32 @@ fn output_arrives_while_the_command_runs_and_input_while_it_waits() {
     shell.assert_nothing_left();
 }
 
+/// EX-98
+#[test]
+fn what_is_typed_at_a_terminal_reaches_the_command() {
+    const TYPE: &str = r#"
+import os, pty, sys
+pid, screen = pty.fork()  # the child leads the terminal's foreground
+if pid == 0:
+    os.execv(sys.argv[1], ["fairtrial", "exec", "--", "head", "-n", "1"])
+os.write(screen, b"typed\n")
+shown = b""
+try:
+    while chunk := os.read(screen, 4096):
+        shown += chunk
+except OSError:
+    pass  # how a terminal ends
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode().split())
+"#;
+    let shell = Shell::new();
+    let binary = fairtrial_tests::binary();
+    let binary = binary.to_str().expect("a plain path");
+    let run = shell
+        .fairtrial(["exec", "--", "python3", "-c", TYPE, binary])
+        .run();
+    assert_eq!(run.stdout, "0 ['typed', 'typed']\n", "{}", run.stderr);
+}
+
 /// EX-98: with `--json` the outcome holds what was written; input is passed on all the same.
 #[test]
 fn with_json_nothing_is_passed_through_but_input() {

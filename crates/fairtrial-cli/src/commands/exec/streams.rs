@@ -25,7 +25,7 @@ pub(super) type MidLine = bool;
 /// What the engine is given, and our ends of it. With `json` the outcome holds the output, so none is passed on.
 pub(super) fn open(json: bool) -> Result<(Streams, Passage), Failure> {
     let (mut streams, mut passage) = (Streams::default(), Passage::default());
-    if !io::stdin().is_terminal() {
+    if !io::stdin().is_terminal() || is_in_foreground() {
         let (input, unread) =
             feed().map_err(Failure::attempting("cannot pass on standard input"))?;
         (streams.input, passage.unread) = (Some(input), Some(unread));
@@ -50,6 +50,12 @@ impl Passage {
         let printed = printing.await.expect("printing does not panic");
         printed.map_err(Failure::attempting("cannot pass on the command's output"))
     }
+}
+
+/// Whether what is typed is meant for us. A job in the background that read its terminal would be stopped.
+fn is_in_foreground() -> bool {
+    let ours = rustix::process::getpgrp();
+    rustix::termios::tcgetpgrp(io::stdin()).is_ok_and(|group| group == ours)
 }
 
 /// Copies our standard input into a pipe. The command has the pipe and never our own descriptor, which we share with
