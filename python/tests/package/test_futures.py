@@ -76,8 +76,7 @@ def test_cancelling_a_queued_future_prevents_it(one, gates):
     running, queued = one.submit(work.pass_gate, held.path), one.submit(work.pass_gate, never.path)
     held.wait_begun()
     assert queued.cancel() is True
-    assert queued.outcome(WAIT_S).verdict == "cancelled"
-    held.open()
+    held.open()  # before the engine need have heard of it
     assert running.result(WAIT_S) is None
     assert one.submit(work.square, 3).result(WAIT_S) == 9
     assert not never.begun
