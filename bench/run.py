@@ -30,9 +30,9 @@ BUSY = (
 
 def main():
     options = arguments()
+    load = os.getloadavg()[0]
     build()
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    load = os.getloadavg()[0]
     pools = versus.measure(options)
     engine = Peer([str(target / "release" / "bench_engine"), sys.executable])
     bare = Peer([sys.executable, str(ROOT / "bench" / "baselines.py")])

@@ -3,8 +3,8 @@
     python examples/evolve.py
 
 Candidates are formulas that a mutation writes as source text. With `concurrent.futures.ProcessPoolExecutor` one crash
-breaks the pool and one endless loop holds a worker for ever; here each costs itself only. To go from one to the other,
-the executor's name is changed and a timeout is given: the rest of the search is as it was.
+breaks the pool and one endless loop holds a worker for ever; here each costs itself only. `submit`, `as_completed` and
+the futures are those of `concurrent.futures`; the timeout, the process for each call and `outcome()` are new.
 """
 
 import collections

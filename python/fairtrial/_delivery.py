@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from . import _engine
 
 if TYPE_CHECKING:
-    from .futures import Future
+    from .futures import Shared, Future
 
 
 class Delivery:
@@ -25,6 +25,7 @@ class Delivery:
         self._callbacks: SimpleQueue[Any] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
+        self._is_stopped = False
 
     def start(self) -> _engine.Watch:
         """Where futures are put when their calls end."""
@@ -43,23 +44,32 @@ class Delivery:
     def call_back(self, future: Future[Any]) -> None:
         """Has the future's callbacks run."""
         self.start()
+        with future._shared.lock:
+            future._shared.callbacks += 1
         self._callbacks.put(future)
 
-    def settle_all(self) -> None:
-        """Returns when all calls that ended before are settled and their callbacks have run."""
+    def settle_all(self, shared: Shared) -> None:
+        """Returns when all calls that ended before are settled and the callbacks of one executor's have run."""
         if self._threads and threading.current_thread() not in self._threads:
-            marker = _Marker(self._callbacks)
+            self._settle_watched()
+            with shared.lock:
+                shared.called_back.wait_for(lambda: shared.callbacks == 0)
+
+    def _settle_watched(self) -> None:
+        if self._threads and not self._is_stopped:
+            marker = _Marker()
             self.watch.put(marker)
             marker.passed.wait()
 
     def stop(self) -> None:
-        """At the interpreter's end."""
-        self.settle_all()
+        """At the interpreter's end: what was settled before is delivered."""
+        self._settle_watched()
         self.watch.close()
         self._callbacks.put(None)
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join()
+        self._is_stopped = True
 
     def _settle(self) -> None:
         while True:
@@ -82,7 +92,11 @@ class Delivery:
                 future._invoke_callbacks()
             except BaseException:
                 _log("running the callbacks of a future")
-            del future
+            shared = future._shared
+            with shared.lock:
+                shared.callbacks -= 1
+                shared.called_back.notify_all()
+            del future, shared
 
 
 def _log(what: str) -> None:
@@ -96,14 +110,10 @@ def _log(what: str) -> None:
 class _Marker:
     """Goes the way of a future, behind those that are there."""
 
-    def __init__(self, callbacks: SimpleQueue[Any]) -> None:
+    def __init__(self) -> None:
         self.passed = threading.Event()
-        self._callbacks = callbacks
 
     def _settle(self) -> None:
-        self._callbacks.put(self)
-
-    def _invoke_callbacks(self) -> None:
         self.passed.set()
 
 

@@ -45,11 +45,13 @@ def _pass_on(tap: _engine.Tap) -> None:
         descriptor, data = piece
         stream, original = (sys.stdout, sys.__stdout__) if descriptor == 1 else (sys.stderr, sys.__stderr__)
         try:
-            if stream is original or stream is None:
+            if stream is None:
+                pass  # closed from the start: its number may be another file's by now
+            elif stream is original:
                 while data:
                     data = data[os.write(descriptor, data) :]
             else:
                 stream.write(data.decode(errors="replace"))
-                stream.flush()
-        except (OSError, ValueError):
-            pass  # closed: nobody wants it
+                getattr(stream, "flush", int)()
+        except Exception:
+            pass  # the host's own object: whatever it does, workers are not to wait for it

@@ -6,12 +6,13 @@ cannot change in place is recognised; a function that refers to a list, say, is 
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-_UNCHANGING = (type(None), bool, int, float, complex, str, bytes, ModuleType)
+_UNCHANGING = frozenset((type(None), bool, int, float, complex, str, bytes))
 _MISSING = object()
 
 
@@ -50,7 +51,10 @@ class _Known:
             now = _parts(function) if function is not None else ()
             if len(now) != len(parts) or any(old is not new for old, new in zip(parts, now)):
                 return False
-        return all(names.get(name, _MISSING) is value for names, name, value in self.names)
+        for names, name, old in self.names:
+            if (old() if type(old) is weakref.ref else old) is not names.get(name, _MISSING):
+                return False
+        return True
 
 
 class _Seen:
@@ -64,14 +68,14 @@ class _Seen:
 
     def _look(self, value: Any) -> bool:
         """Whether everything about it is something that cannot change unseen."""
-        if isinstance(value, _UNCHANGING):
+        if type(value) in _UNCHANGING or _goes_by_name(value):
             return True
-        if isinstance(value, (type, FunctionType, BuiltinFunctionType)) and not _is_local(value):
-            return True  # goes by name
         if type(value) is tuple:
             return all(map(self._look, value))
         if type(value) is not FunctionType or not _has_identity(value):
             return False
+        if value.__globals__ is not vars(sys.modules.get(value.__module__, object)):
+            return False  # of a namespace that may go, which would be held
         if id(value) in self._done:
             return True
         self._done.add(id(value))
@@ -79,15 +83,17 @@ class _Seen:
         names = value.__globals__
         for name in set(_names(value.__code__)):
             found = names.get(name, _MISSING)
-            self.names.append((names, name, found))
+            # Functions weakly: one that calls itself would otherwise never go.
+            self.names.append((names, name, weakref.ref(found) if type(found) is FunctionType else found))
             if found is not _MISSING and not self._look(found):
                 return False
         return all(map(self._look, (value.__defaults__, *(value.__kwdefaults__ or {}).values())))
 
 
 def _parts(function: FunctionType) -> tuple[Any, ...]:
-    named = (function.__kwdefaults__ or {}) | function.__annotations__
-    return function.__code__, function.__defaults__, len(named), *named.values()
+    keywords, annotations = function.__kwdefaults__ or {}, function.__annotations__
+    named = (*keywords, None, *keywords.values(), None, *annotations, None, *annotations.values())
+    return function.__code__, function.__defaults__, *named
 
 
 def _has_identity(function: FunctionType) -> bool:
@@ -95,8 +101,14 @@ def _has_identity(function: FunctionType) -> bool:
     return not (function.__closure__ or function.__dict__)
 
 
-def _is_local(thing: Any) -> bool:
-    return thing.__module__ == "__main__" or "<" in thing.__qualname__
+def _goes_by_name(thing: Any) -> bool:
+    if type(thing) is ModuleType:
+        return sys.modules.get(thing.__name__) is thing
+    if type(thing) is BuiltinFunctionType:
+        return type(thing.__self__) in (type(None), ModuleType)  # and no method of some object
+    if isinstance(thing, (type, FunctionType)):
+        return thing.__module__ != "__main__" and "<" not in thing.__qualname__
+    return False
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -7,18 +7,45 @@ import os
 import re
 import sys
 import threading
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from . import _engine
+
+if TYPE_CHECKING:
+    from ._echo import Echo
+    from .futures import Shared
 
 generation = 0  # one more in each forked child: what was made before belongs to the parent
 
 
-class Owner(Protocol):
-    """Somebody who has an engine."""
+class Owner:
+    """Ends an engine, whether or not whoever made it is still there."""
 
-    def end(self, *, kill: bool) -> None: ...
-    def is_finished(self) -> bool: ...
+    def __init__(self, engine: _engine.Backend, echo: Echo | None, shared: Shared) -> None:
+        self.engine, self.echo, self.shared = engine, echo, shared
+
+    def shutdown(self, wait: bool, cancel_queued: bool, kill_after: float | None) -> None:
+        self.engine.shutdown(wait, cancel_queued, kill_after)
+        if self.echo is not None:
+            self.echo.close(wait)
+        if wait:
+            from ._delivery import delivery
+
+            delivery.settle_all(self.shared)
+            lifetime.remove(self)
+
+    def drop(self) -> None:
+        """Nobody has it any more: it ends by itself when it has done what it was given."""
+        self.engine.shutdown(False, False, None)
+        if self.echo is not None:
+            self.echo.close(False)
+
+    def end(self, *, kill: bool) -> None:
+        """At the interpreter's end."""
+        self.shutdown(True, kill, 0.0 if kill else None)
+
+    def is_finished(self) -> bool:
+        return self.engine.is_finished()
 
 
 class Lifetime:
@@ -26,7 +53,7 @@ class Lifetime:
 
     def __init__(self) -> None:
         self.ending = False
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # an owner is made and added under it
         self.executors: set[Owner] = set()
         self.backends: set[Owner] = set()
 

@@ -14,20 +14,17 @@ _BUFFER_ALIGNMENT = 64
 _MAP_NORESERVE = 0x4000  # nothing is written to the pages that were there first
 
 
-def load(raw: _engine.Outcome) -> Any:
-    """The value of an outcome that has one; its bytes can be taken once."""
+def take(raw: _engine.Outcome) -> tuple[str, bytes | memoryview]:
+    """Format and encoded value of an outcome that has one; the bytes can be taken once."""
     form = raw.value_form()
     assert form is not None, "the caller has looked"
     format, size, inline = form
-    body: bytes | memoryview = raw.take_value() if inline else _pages(raw, size)
+    return format, raw.take_value() if inline else _pages(raw, size)
+
+
+def decode(format: str, body: bytes | memoryview) -> Any:
+    """The value; of a pickle its maker is trusted."""
     return load_pickle(body) if format == "pickle" else _codec.decode(body, _views.numpy)
-
-
-def take(raw: _engine.Outcome) -> bytes:
-    """The encoded value itself."""
-    form = raw.value_form()
-    assert form is not None, "the caller has looked"
-    return raw.take_value() if form[2] else bytes(_pages(raw, form[1]))
 
 
 def _pages(raw: _engine.Outcome, size: int) -> memoryview:

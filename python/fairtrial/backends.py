@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from . import _engine, _lifetime
 from ._compiled import shim_code
 from .calls import Call, _count, _size, check_seconds, refuse_unknown
-from .futures import Breakage, Future
+from .futures import Future, Shared
 from .outcomes import Outcome
 
 Unsubscribe = Callable[[], None]
@@ -101,7 +100,7 @@ class LocalBackend:
         `env_allow` and `env_prefixes` pass on more of the environment; values larger than `memfd_cap` go to
         `spill_dir`.
         """
-        refuse_unknown(LocalBackend.__init__, unknown)
+        refuse_unknown(LocalBackend, unknown)
         if max_workers is not None and max_workers <= 0:
             raise ValueError("max_workers must be greater than 0")
         self._options = engine_options(
@@ -119,7 +118,7 @@ class LocalBackend:
             launcher=launcher,
         )
         self._hooks: dict[str, list[Callable[[Event], Any]]] = {}
-        self._lock = threading.Lock()
+        self._shared = Shared()
         self._generation = -1
         self._is_shut_down = False
 
@@ -129,8 +128,8 @@ class LocalBackend:
         """Submits a call; `outcome()` of the future is what `execute` returns."""
         if not isinstance(call, Call):
             raise TypeError(f"expected a Call, not {type(call).__name__}")
-        terms, arguments = call._terms(), call._arguments()
-        return Future(self._running_engine().submit(terms, arguments), Breakage())
+        terms, arguments = call._terms(), call._arguments
+        return Future(self._running_engine().submit(terms, arguments), self._shared)
 
     def execute(self, call: Call) -> Outcome:
         """Runs a call to its end; raises only `EngineError`. Ctrl-C kills it."""
@@ -152,7 +151,7 @@ class LocalBackend:
         waiting = weakref.ref(over)
         future = self.submit(call)
 
-        def wake(_: object) -> None:
+        def wake() -> None:
             over = waiting()
             if over is not None:
                 try:
@@ -160,7 +159,7 @@ class LocalBackend:
                 except RuntimeError:
                     pass  # the loop is closed: nobody waits
 
-        future.add_done_callback(wake)
+        future._when_settled(wake)
         try:
             await over.wait()
         except BaseException:  # also when the loop is closed and this coroutine with it
@@ -170,21 +169,23 @@ class LocalBackend:
 
     def shutdown(self, wait: bool = True, *, cancel_queued: bool = False, kill_after: float | None = None) -> None:
         """Takes no more calls. What still runs `kill_after` seconds from now is killed."""
-        with self._lock:
+        with _lifetime.lifetime.lock:
             self._is_shut_down = True
             started = self._generation == _lifetime.generation
         engine = self._start() if not started and self._hooks else self._started if started else None
         if engine is not None:
-            engine.shutdown(wait, cancel_queued, kill_after)
-            if wait:
-                _lifetime.lifetime.remove(self)
+            self._owner.shutdown(wait, cancel_queued, kill_after)
 
     def __enter__(self) -> LocalBackend:
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
-        interrupted = exc_type is not None and issubclass(exc_type, KeyboardInterrupt)
-        self.shutdown(cancel_queued=interrupted, kill_after=0.0 if interrupted else None)
+        try:
+            interrupted = exc_type is not None and issubclass(exc_type, KeyboardInterrupt)
+            self.shutdown(cancel_queued=interrupted, kill_after=0.0 if interrupted else None)
+        except KeyboardInterrupt:
+            self.shutdown(cancel_queued=True, kill_after=0.0)
+            raise
 
     async def __aenter__(self) -> LocalBackend:
         return self
@@ -244,22 +245,16 @@ class LocalBackend:
         return self._started if self._generation == _lifetime.generation else self._start()
 
     def _start(self) -> _engine.Backend:
-        with self._lock:
+        with _lifetime.lifetime.lock:
             if self._generation != _lifetime.generation:
                 _lifetime.check_kernel()
                 self._started = _engine.Backend(self._options)
                 self._started.subscribe(_teller(self._hooks))
-                _lifetime.lifetime.add(self, _lifetime.lifetime.backends)
+                self._owner = _lifetime.Owner(self._started, None, self._shared)
+                _lifetime.lifetime.add(self._owner, _lifetime.lifetime.backends)
+                weakref.finalize(self, self._owner.drop).atexit = False
                 self._generation = _lifetime.generation
             return self._started
-
-    def end(self, *, kill: bool) -> None:
-        """At the interpreter's end."""
-        self.shutdown(cancel_queued=kill, kill_after=0.0 if kill else None)
-
-    def is_finished(self) -> bool:
-        """Whether it was shut down and nothing of it is left."""
-        return self._started.is_finished()
 
 
 def _teller(hooks: dict[str, list[Callable[[Event], Any]]]) -> Callable[[str, dict[str, Any]], None]:

@@ -7,8 +7,8 @@ import inspect
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from . import _codec, _engine
 
@@ -86,6 +86,10 @@ class Call:
     sandbox: str
     capture_bytes: int
 
+    if TYPE_CHECKING:  # what it was made of, as it was then; no fields
+        _text: str
+        _arguments: bytes
+
     def __init__(
         self,
         *,
@@ -135,7 +139,10 @@ class Call:
         capture = _size("capture_bytes", capture_bytes, least=0)
         put(self, "capture_bytes", DEFAULT_CAPTURE_BYTES if capture is None else capture)
         self._check_work()
-        self._terms()  # the engine's objections are raised here, not when it runs
+        # What is wrong with it is said here, not when it runs.
+        put(self, "_text", self._read_text())
+        put(self, "_arguments", self._encode_arguments())
+        self._terms()
 
     def _check_work(self) -> None:
         given = [name for name in ("source", "file", "argv") if getattr(self, name) is not None]
@@ -150,20 +157,21 @@ class Call:
         terms = engine_terms(self, env=self.env)
         if self.argv is not None:
             return _engine.Terms.command(list(self.argv), terms)
-        source, filename = self.source, "<source>"
-        if self.file is not None:
-            filename = self.file
-            try:
-                with open(self.file, encoding="utf-8") as file:
-                    source = file.read()
-            except (OSError, UnicodeDecodeError) as error:
-                raise ValueError(f"`file`: {error}") from None
-        assert source is not None and self.function is not None, "checked before"
+        assert self.function is not None, "checked before"
         python = {name: getattr(self, name) for name in ("python", "isolation", "result")}
         python |= {"python_path": list(self.python_path), "preload": list(self.preload), "host": None}
-        return _engine.Terms.source(source, filename, self.function, terms, python)
+        return _engine.Terms.source(self._text, self.file or "<source>", self.function, terms, python)
 
-    def _arguments(self) -> bytes:
+    def _read_text(self) -> str:
+        if self.file is None:
+            return self.source or ""
+        try:
+            with open(self.file, encoding="utf-8") as file:
+                return file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"`file`: {error}") from None
+
+    def _encode_arguments(self) -> bytes:
         if self.argv is not None:
             return self.stdin
         try:
@@ -207,13 +215,14 @@ def as_limits(limits: Limits | Mapping[str, Any] | None) -> Limits:
     return Limits(**{ours.get(key, key): value for key, value in limits.items()})
 
 
-def refuse_unknown(of: Any, unknown: Mapping[str, Any]) -> None:
+def refuse_unknown(of: Any, unknown: Mapping[str, Any], title: str = "") -> None:
     """Says which keyword was meant."""
     for name in unknown:
-        known = [field.name for field in fields(of)] if isinstance(of, type) else list(inspect.signature(of).parameters)
+        parameters = inspect.signature(of).parameters.values()
+        known = [known.name for known in parameters if known.kind is not known.VAR_KEYWORD]
         near = difflib.get_close_matches(name, known, 1)
         hint = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(known)}"
-        raise TypeError(f"{of.__name__}() got an unexpected keyword argument {name!r}{hint}")
+        raise TypeError(f"{title or of.__name__}() got an unexpected keyword argument {name!r}{hint}")
 
 
 def check_seconds(name: str, value: float | None) -> float | None:

@@ -8,7 +8,6 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
@@ -19,8 +18,8 @@ from typing import Any, Literal, ParamSpec, TypeVar
 from . import _echo, _engine, _lifetime, _pickling
 from .backends import engine_options
 from .calls import DEFAULT_CAPTURE_BYTES, Limits, as_limits, check_seconds, engine_terms, refuse_unknown
-from .futures import Breakage, Future
-from .outcomes import Outcome
+from .futures import Future, Shared
+from .outcomes import Outcome, unstarted
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,7 +58,7 @@ class Executor(concurrent.futures.Executor):
         `env` adds to what workers get of the environment, and "inherit" passes all of it. `echo` passes on what
         workers write. `mp_context` is accepted for compatibility.
         """
-        refuse_unknown(Executor.__init__, unknown)
+        refuse_unknown(Executor, unknown)
         _check_pool_options(max_workers, initializer, max_tasks_per_child, mp_context)
         self._terms = _Terms(
             isolation=isolation,
@@ -68,7 +67,7 @@ class Executor(concurrent.futures.Executor):
             sandbox=sandbox,
             preload=tuple(preload),
             env=env,
-            python=_check_python(python, result),
+            python=_check_python(python),
             result=result,
             echo=echo,
             initializer=None if initializer is None else _pickling.body((initializer, tuple(initargs), {})),
@@ -167,7 +166,9 @@ class _Map(Iterator[T]):
                 break
         left = None if self._end is None else max(self._end - self._clock(), 0)
         try:
-            return self._futures.popleft().result(left)
+            value = self._futures[0].result(left)
+            self._futures.popleft()
+            return value
         except BaseException:
             self.close()
             raise
@@ -197,8 +198,7 @@ class _Terms:
         self.cwd: str | None = None
         self.capture_bytes = DEFAULT_CAPTURE_BYTES
         self.echo: bool = terms["echo"]
-        self._made: _engine.Terms | None = None
-        self._sys_path: list[str] = []
+        self._made: tuple[list[str], list[str], _engine.Terms] | None = None
 
     def changed(self, changed: Mapping[str, Any]) -> _Terms:
         terms = dict(self.given)
@@ -212,15 +212,15 @@ class _Terms:
             elif name == "preload":
                 terms["preload"] = tuple(value)
             else:
-                refuse_unknown(_options, {name: value})
+                refuse_unknown(_options, {name: value}, "Executor.options")
         other = _Terms(**terms)
         other.made()
         return other
 
     def made(self) -> _engine.Terms:
-        """The engine's form: made anew when `sys.path` changed, for workers have the host's."""
-        if self._made is None or sys.path != self._sys_path:
-            self._sys_path = list(sys.path)
+        """The engine's form: made anew when `sys.path` or `sys.argv` changed, for workers have the host's."""
+        argv = getattr(sys, "argv", [])
+        if self._made is None or self._made[0] != sys.path or self._made[1] != argv:
             given = self.given
             env = dict(os.environ) if given["env"] == "inherit" else given["env"] or {}
             python = {
@@ -232,14 +232,15 @@ class _Terms:
                 "result": given["result"],
                 "host": {
                     "sys_path": [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)],
-                    "argv": list(getattr(sys, "argv", [])),
+                    "argv": list(argv),
                     "faulthandler": os.environ.get("PYTHONFAULTHANDLER") != "0",
                     "authkey": current_process().authkey.hex() if self.sandbox == "none" else None,
                     "initializer": given["initializer"],
                 },
             }
-            self._made = _engine.Terms.pickled(engine_terms(self, env), python)
-        return self._made
+            made = _engine.Terms.pickled(engine_terms(self, env), python)
+            self._made = list(sys.path), list(argv), made  # at once: other threads look at it
+        return self._made[2]
 
 
 def _options(timeout=None, limits=None, env=None, echo=None, isolation=None, preload=None, sandbox=None, result=None):  # type: ignore[no-untyped-def]
@@ -253,16 +254,15 @@ class _Pool:
         self.options = options
         self.has_initializer = has_initializer
         self.max_workers = options["max_workers"] or default_workers()
-        self.lock = threading.Lock()
         self.generation = -1
         self.is_shut_down = False
 
     def submit(self, terms: _Terms, work: Any) -> Future[Any]:
         if self.generation != _lifetime.generation:
             self._start()
-        breakage = self.breakage
-        if breakage.error is not None:
-            raise BrokenProcessPool(*breakage.error.args)
+        shared = self.shared
+        if shared.error is not None:
+            raise BrokenProcessPool(*shared.error.args)
         if self.is_shut_down:
             raise RuntimeError("cannot schedule new futures after shutdown")
         if _lifetime.lifetime.ending:
@@ -272,74 +272,52 @@ class _Pool:
         except KeyboardInterrupt:
             raise
         except _engine.EngineError:
+            if shared.error is not None:
+                raise BrokenProcessPool(*shared.error.args) from None
             if self.is_shut_down:  # by another thread, meanwhile
                 raise RuntimeError("cannot schedule new futures after shutdown") from None
             raise
         except BaseException as error:
             return _failed(error)
-        future: Future[Any] = Future(pending, breakage)
+        future: Future[Any] = Future(pending, shared)
         if self.has_initializer:
             future._condition  # watched: its failure concerns all  # noqa: B018
         return future
 
     def _start(self) -> None:
-        with self.lock:
+        with _lifetime.lifetime.lock:
             if self.generation == _lifetime.generation:
                 return
             _lifetime.check_kernel()
             self.engine = _engine.Backend(self.options)
             self.echo = _echo.Echo()
-            self.breakage = Breakage()
+            self.shared = Shared()
             if self.has_initializer:
-                self.breakage.report = _reporter(self.breakage, self.engine)
-            self.owner = _Owner(self.engine, self.echo)
+                self.shared.report = _reporter(self.shared, self.engine)
+            self.owner = _lifetime.Owner(self.engine, self.echo, self.shared)
             _lifetime.lifetime.add(self.owner, _lifetime.lifetime.executors)
             # Dropped without a shutdown: what was submitted is finished, then its workers end.
             weakref.finalize(self, self.owner.drop).atexit = False
             self.generation = _lifetime.generation
 
     def shutdown(self, wait: bool, cancel_queued: bool, kill_after: float | None) -> None:
+        if kill_after is not None and not kill_after >= 0:
+            raise ValueError(f"kill_after must be a number of seconds that is not negative, not {kill_after!r}")
         self.is_shut_down = True
-        with self.lock:
+        with _lifetime.lifetime.lock:
             if self.generation != _lifetime.generation:
                 return  # nothing was started, or only in the parent
         self.owner.shutdown(wait, cancel_queued, kill_after)
 
 
-class _Owner:
-    """Ends an engine, whether or not its executor is still there."""
-
-    def __init__(self, engine: _engine.Backend, echo: _echo.Echo) -> None:
-        self.engine, self.echo = engine, echo
-
-    def shutdown(self, wait: bool, cancel_queued: bool, kill_after: float | None) -> None:
-        self.engine.shutdown(wait, cancel_queued, kill_after)
-        self.echo.close(wait)
-        if wait:
-            from ._delivery import delivery
-
-            delivery.settle_all()
-            _lifetime.lifetime.remove(self)
-
-    def drop(self) -> None:
-        self.engine.shutdown(False, False, None)
-        self.echo.close(False)
-
-    def end(self, *, kill: bool) -> None:
-        self.shutdown(True, kill, 0.0 if kill else None)
-
-    def is_finished(self) -> bool:
-        return self.engine.is_finished()
-
-
-def _reporter(breakage: Breakage, engine: _engine.Backend) -> Callable[[Outcome], None]:
+def _reporter(shared: Shared, engine: _engine.Backend) -> Callable[[Outcome], None]:
     def report(outcome: Outcome) -> None:
         """The initializer failed: no call of this executor can run."""
-        with breakage.lock:
-            if breakage.error is not None:
+        with shared.lock:
+            if shared.error is not None:
                 return
             assert outcome.error is not None, "a failed initializer has a report"
-            breakage.error = BrokenProcessPool(
+            shared.error = BrokenProcessPool(
                 "A process in the process pool was terminated abruptly: the initializer failed: "
                 + outcome.error.message
             )
@@ -372,14 +350,18 @@ class _Over:
     def ending(self) -> str:
         return "failed"
 
+    def wait_answer(self, timeout: float | None = None) -> bool:
+        return True
+
 
 def _failed(error: BaseException) -> Future[Any]:
     """A future of a call that could not be pickled."""
     if not isinstance(error, Exception):
         failure = pickle.PicklingError(f"pickling raised {type(error).__name__}: {error}")
         failure.__cause__, error = error, failure
-    future: Future[Any] = Future(_Over(), Breakage())  # type: ignore[arg-type]
+    future: Future[Any] = Future(_Over(), Shared())  # type: ignore[arg-type]
     future._answer = (None, error)
+    future._taken = unstarted(error)
     return future
 
 
@@ -407,7 +389,7 @@ def _check_pool_options(max_workers: Any, initializer: Any, max_tasks_per_child:
             )
 
 
-def _check_python(python: str | os.PathLike[str] | None, result: str) -> str:
+def _check_python(python: str | os.PathLike[str] | None) -> str:
     if python is None:
         return sys.executable
     python = os.fspath(python)
@@ -424,6 +406,7 @@ def _check_python(python: str | os.PathLike[str] | None, result: str) -> str:
 def _version(python: str) -> str:
     ask = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
-        return subprocess.run([python, "-Ic", ask], capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError) as error:
+        asked = subprocess.run([python, "-Ic", ask], capture_output=True, text=True, check=True, timeout=30)
+        return asked.stdout.strip()
+    except (OSError, subprocess.SubprocessError) as error:
         raise ValueError(f"`python`: {python} is no interpreter: {error}") from None

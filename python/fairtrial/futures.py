@@ -22,13 +22,15 @@ _RLock = threading.RLock
 _loads = pickle.loads
 
 
-class Breakage:
-    """Whether an executor's initializer failed: the one thing that breaks it."""
+class Shared:
+    """What the futures of one executor share."""
 
     def __init__(self) -> None:
-        self.error: BrokenProcessPool | None = None
+        self.error: BrokenProcessPool | None = None  # its initializer failed: the one thing that breaks it
         self.report: Callable[[Outcome], None] | None = None
         self.lock = threading.Lock()
+        self.called_back = threading.Condition(self.lock)
+        self.callbacks = 0  # futures whose callbacks are under way
 
 
 class Future(concurrent.futures.Future[T], Generic[T]):
@@ -44,14 +46,15 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     # The call's state is the engine's; the base class's is brought up to it ("settled") when somebody looks at it
     # or, once somebody watches, when the call ends. So a future that is only waited for costs nobody a wake-up.
 
-    __slots__ = ("_answer", "_breakage", "_lock", "_pending", "_settled", "_taken")
+    __slots__ = ("_answer", "_shared", "_interrupted", "_lock", "_pending", "_settled", "_taken")
 
-    def __init__(self, pending: _engine.Pending, breakage: Breakage) -> None:
+    def __init__(self, pending: _engine.Pending, shared: Shared) -> None:
         self._pending = pending
-        self._breakage = breakage
+        self._shared = shared
         self._settled: str | None = None
         self._answer: tuple[Any, BaseException | None] | None = None
         self._taken: Outcome | _engine.EngineError | None = None
+        self._interrupted: bytes | None = None
         self._lock = _RLock()  # the answer is made once
 
     def __getattr__(self, name: str) -> Any:
@@ -114,6 +117,14 @@ class Future(concurrent.futures.Future[T], Generic[T]):
                 return
         self._call_back(fn)
 
+    def _when_settled(self, wake: Callable[[], None]) -> None:
+        """As `add_done_callback`, for code of ours that takes no time: no callback of the user's delays it."""
+        with self._condition:
+            if self._settled is None:
+                self._waiters.append(_Waiter(wake))  # type: ignore[arg-type]  # it has the same methods
+                return
+        wake()
+
     def __repr__(self) -> str:
         return f"<Future at {id(self):#x} state={self._state.lower()}>"
 
@@ -141,13 +152,13 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     def _settle(self) -> None:
         """The call is over: tells those who watch, once."""
         ending = self._pending.ending()
-        if ending == "uninitialized" and self._breakage.report is not None:
-            self._breakage.report(self._take_outcome())
+        if ending == "uninitialized" and self._shared.report is not None:
+            self._shared.report(self._take_outcome())
         condition = self.__dict__.setdefault("condition", threading.Condition())
         with condition:
             if self._settled is not None:
                 return
-            cancelled = ending == "cancelled" and self._breakage.error is None
+            cancelled = ending == "cancelled" and self._shared.error is None
             self._settled = CANCELLED_AND_NOTIFIED if cancelled else FINISHED
             for waiter in self._waiters:
                 tell = (
@@ -186,40 +197,65 @@ class Future(concurrent.futures.Future[T], Generic[T]):
             raise self._taken.with_traceback(None)
 
     def _take_answer(self) -> tuple[Any, BaseException | None]:
+        self._pending.wait_answer()  # of a cancelled call it is on its way
         with self._lock:
             if self._answer is None:
-                pickled = self._pending.take_pickle() if self._taken is None else None
-                try:
-                    self._answer = (_loads(pickled), None) if pickled is not None else self._read_answer()
-                except BaseException as error:
-                    self._answer = None, self._bad_result(error)
-            return self._answer
+                self._answer = self._read_answer()
+        if self._shared.report is not None and self._settled is None:
+            self._settle()  # whoever hears of a failed initializer finds the executor broken
+        return self._answer
+
+    def _read_answer(self) -> tuple[Any, BaseException | None]:
+        pickled = self._interrupted or (self._pending.take_pickle() if self._taken is None else None)
+        if pickled is None:
+            return self._read_outcome()
+        try:
+            return _loads(pickled), None
+        except KeyboardInterrupt:
+            self._interrupted = pickled  # somebody may ask again
+            raise
+        except BaseException as error:
+            return None, self._bad_result(error)
 
     def _bad_result(self, error: BaseException) -> ResultError:
         message = f"bad_result: the value cannot be unpickled: {type(error).__name__}: {error}"
-        failure = ResultError(message, self._take_outcome())
+        outcome = self._take_outcome()
+        outcome._value = error
+        failure = ResultError(message, outcome)
         # As text: the error itself would keep its frames.
         failure.__cause__ = _RemoteTraceback(f'\n"""\n{"".join(traceback.format_exception(error))}"""')  # type: ignore[arg-type]  # it takes text
         return failure
 
-    def _read_answer(self) -> tuple[Any, BaseException | None]:
+    def _read_outcome(self) -> tuple[Any, BaseException | None]:
         try:
-            self._pending.wait_answer()
             outcome = self._take_outcome()
         except _engine.EngineError as error:
             return None, error
-        if self._breakage.report is not None and self._settled is None:
-            self._settle()  # whoever hears of a failed initializer finds the executor broken
-        if outcome.verdict == "ok":
-            if self._pending.ending() == "cancelled":
-                return None, Cancelled("cancelled: as it gave its value", outcome)
-            try:
-                return outcome.value, None
-            except BaseException as error:
-                return None, self._bad_result(error)
-        if outcome.verdict == "cancelled" and self._breakage.error is not None:
-            return None, BrokenProcessPool(*self._breakage.error.args)  # each future has its own
-        return None, original(outcome)
+        cancelled = self._pending.ending() == "cancelled"
+        if cancelled and self._shared.error is not None:
+            return None, BrokenProcessPool(*self._shared.error.args)  # each future has its own
+        if cancelled and outcome.verdict != "cancelled":
+            return None, Cancelled("cancelled: just as it ended", outcome)
+        if outcome.verdict != "ok":
+            return None, original(outcome)
+        try:
+            return outcome.value, None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return None, self._bad_result(error)
+
+
+class _Waiter:
+    """As `concurrent.futures.wait` has them: told as a future is settled."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+
+    def add_result(self, future: object) -> None:
+        self._wake()
+
+    add_exception = add_cancelled = add_result
 
 
 def original(outcome: Outcome) -> BaseException:

@@ -82,7 +82,7 @@ class FairtrialBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         given = {name: given[name] for name in _EXECUTOR_OPTIONS if name in given}
         caps: dict[str, str] = self._prepare_worker_env(n_jobs)
         env = given.get("env")
-        given["env"] = caps | dict(os.environ if env == "inherit" else env or {})
+        given["env"] = dict(os.environ) | caps if env == "inherit" else caps | dict(env or {})
         self.parallel = parallel
         self._lock = threading.Lock()
         self._running: set[Future[Any]] = set()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal as _signal
 import threading
+import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from . import _engine, _values
@@ -93,10 +94,10 @@ class Outcome:
         self._raw: _engine.Outcome | None = raw
         self._state: dict[str, Any] = {}
         self._lock = threading.RLock()
-        self._body: bytes | None = None
+        self._body: tuple[str, bytes | memoryview] | None = None
         form = raw.value_form()
         self._closed = closed and form is not None and form[0] == "pickle"
-        self._value: tuple[Any] | Exception | None = None if form else (None,)
+        self._value: tuple[Any] | BaseException | None = None if form else (None,)
 
     def _get(self, name: str) -> Any:
         """A part of it, made into Python's own objects when it is first asked for."""
@@ -131,19 +132,27 @@ class Outcome:
             if self._value is None:
                 try:
                     self._value = (self._load(),)
-                except Exception as error:
+                except KeyboardInterrupt:
+                    raise  # somebody may ask again
+                except BaseException as error:
                     self._value = error
                     raise
                 self._closed = False
-            if isinstance(self._value, Exception):
+            if isinstance(self._value, BaseException):
                 raise self._value
             return self._value[0]
 
     def _load(self) -> Any:
-        if self._body is not None:
-            return _values.load_pickle(self._body)
-        assert self._raw is not None, "without one the value is there"
-        return _values.load(self._raw)
+        value = _values.decode(*self._take())
+        self._body = None
+        return value
+
+    def _take(self) -> tuple[str, bytes | memoryview]:
+        """Format and encoded value; the engine gives it once."""
+        if self._body is None:
+            assert self._raw is not None, "without one the value is there"
+            self._body = _values.take(self._raw)
+        return self._body
 
     @property
     def error(self) -> Error | None:
@@ -199,15 +208,30 @@ class Outcome:
         for name in _PARTS:
             self._get(name)
         with self._lock:
-            if self._closed and self._body is None:
-                assert self._raw is not None, "what is closed has its bytes somewhere"
-                self._body = _values.take(self._raw)
-            elif not self._closed and self._value is None:
+            if not self._closed and self._value is None:
                 self.unpickle()
-            return _restore, (self._state, self._value, self._body)
+            format, body = self._take() if self._closed else ("", b"")
+            return _restore, (self._state, self._value, (format, bytes(body)))
 
 
-def _restore(state: dict[str, Any], value: Any, body: bytes | None) -> Outcome:
+def unstarted(error: BaseException) -> Outcome:
+    """Of a call that never reached the engine."""
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    nothing = Metrics(**dict.fromkeys(field.name for field in fields(Metrics)))
+    state = {
+        "verdict": "setup_failed",
+        "error": Error(type(error).__name__, str(error), text),
+        "exception": None,
+        "exit": None,
+        "stdout": ("", 0),
+        "stderr": ("", 0),
+        "metrics": nothing,
+        "in_force": {},
+    }
+    return _restore(state, (None,), ("", b""))
+
+
+def _restore(state: dict[str, Any], value: Any, body: tuple[str, bytes]) -> Outcome:
     outcome = Outcome.__new__(Outcome)
     outcome._raw = None
     outcome._state = state

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
+from ._lifetime import lifetime
 from .backends import Backend, LocalBackend
 from .calls import Call, Limits
 from .errors import error_of
 from .outcomes import Outcome
 
-_lock = threading.Lock()
 _default: LocalBackend | None = None
 
 
@@ -70,7 +69,7 @@ def shutdown() -> None:
     >>> ft.shutdown()
     """
     global _default
-    with _lock:
+    with lifetime.lock:
         backend, _default = _default, None
     if backend is not None:
         backend.shutdown()
@@ -78,7 +77,7 @@ def shutdown() -> None:
 
 def _default_backend() -> LocalBackend:
     global _default
-    with _lock:
+    with lifetime.lock:
         if _default is None:
             _default = LocalBackend()
         return _default

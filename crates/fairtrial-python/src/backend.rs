@@ -8,7 +8,6 @@ use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
-use std::time::Duration;
 
 use fairtrial_exec::{
     Arguments, Backend as _, Event, LocalBackend, LocalConfig, Recycle, Shutdown, Streams,
@@ -170,11 +169,13 @@ impl Backend {
         cancel_queued: bool,
         kill_after: Option<f64>,
     ) -> PyResult<()> {
+        if self.generation != process::generation() {
+            return Ok(()); // the parent's
+        }
         let how = Shutdown {
             wait,
             cancel_queued,
-            kill_after: kill_after
-                .map(|after| Duration::try_from_secs_f64(after).unwrap_or(Duration::ZERO)),
+            kill_after: kill_after.and_then(process::duration),
         };
         if !wait {
             py.detach(|| block_on(self.backend.shutdown(how)));

@@ -1,7 +1,6 @@
 //! A submitted call: told by the engine's thread, waited for and cancelled by Python's.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Duration;
 
 use fairtrial_exec::{Answer, Body, CallHandle, EngineError, Listener, ResultFormat, Verdict};
 use pyo3::exceptions::PyRuntimeError;
@@ -130,7 +129,7 @@ impl Pending {
         ready: impl Fn(&State) -> bool + Send + Sync,
     ) -> PyResult<bool> {
         self.check_process()?;
-        let timeout = timeout.map(|s| Duration::try_from_secs_f64(s).unwrap_or(Duration::ZERO));
+        let timeout = timeout.and_then(process::duration);
         {
             let mut state = self.slot.lock();
             if ready(&state) {

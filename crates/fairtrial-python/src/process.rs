@@ -42,6 +42,15 @@ pub(crate) fn generation() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
 
+/// A time as Python gives it: one that no clock can hold is none at all, one that is past is now.
+pub(crate) fn duration(seconds: f64) -> Option<Duration> {
+    if seconds > 0.0 {
+        Duration::try_from_secs_f64(seconds).ok()
+    } else {
+        Some(Duration::ZERO)
+    }
+}
+
 /// Waits, without the interpreter's lock, until `ready` holds of what `lock` guards or the time is over; Ctrl-C
 /// interrupts. Tells whether it holds.
 pub(crate) fn wait<T: Send>(

@@ -19,7 +19,7 @@ class Executor(fairtrial.Executor):
 
     @property
     def _broken(self):
-        return self._pool.breakage.error is not None
+        return self._pool.shared.error is not None
 
 
 def pytest_collection_modifyitems(items):

@@ -76,7 +76,7 @@ class ProcessPool:
     def active(self):
         if self._probe is None and self._is_open:
             self._probe = self._executor.submit(int)  # pebble's starts its workers here
-        return not self._is_over and self._executor._pool.breakage.error is None
+        return not self._is_over and self._executor._pool.shared.error is None
 
     def __enter__(self):
         return self

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 import textwrap
 
 from fairtrial import _functions
@@ -48,35 +49,48 @@ def test_what_a_function_refers_to_is_seen_to_change(program):
         print(times(main, 9)[0][0])
         def helper(x): return -x
         print(times(main, 9)[0][0])
-        helper.__defaults__ = (1,)
+        def defaults(a=1, *, b: int = 2): return a, b
+        print(executor.submit(defaults).result())
+        defaults.__defaults__ = (3,)
+        defaults.__kwdefaults__["b"] = 4
+        print(executor.submit(defaults).result())
         def late(): return unknown
         print(type(executor.submit(late).exception()).__name__)
         unknown = 5
         print(executor.submit(late).result())
     """
-    assert script(program, text).split() == ["6.0", "9.0", "-9.0", "NameError", "5"]
+    assert script(program, text).split() == ["6.0", "9.0", "-9.0", "(1,", "2)", "(3,", "4)", "NameError", "5"]
 
 
 def test_what_can_change_in_place_is_pickled_each_time(program):
     """PY-30"""
     text = """
+        import types
         print(times(lists))
         items.append(2)
         print(executor.submit(lists).result())
+        bound = items.count  # a method of a list, not a function of a module
+        def counts(): return bound(2)
+        print(times(counts))
+        module = types.ModuleType("module")
+        module.x = 1
+        def attribute(): return module.x
+        print(times(attribute)[1])
     """
-    assert script(program, text).splitlines() == ["([[1], [1], [1]], 3)", "[1, 2]"]
+    assert script(program, text).splitlines() == ["([[1], [1], [1]], 3)", "[1, 2]", "([1, 1, 1], 3)", "3"]
 
 
 def test_the_registry_of_functions_does_not_grow():
     """PY-30"""
     before = len(_functions._known)
+    main = vars(sys.modules["__main__"])
     for _ in range(100):
-        names = {"__name__": "__main__"}
-        exec("def f(): return 1", names)
-        assert _functions.pickled(names["f"], lambda function: b"x") == b"x"
-        del names
+        exec("def recursive_f(): return recursive_f, recursive_g\ndef recursive_g(): return recursive_f", main)
+        assert _functions.pickled(main["recursive_f"], lambda function: b"x") == b"x"
+        assert main["recursive_f"] in _functions._known
+    del main["recursive_f"], main["recursive_g"]
     gc.collect()
-    assert len(_functions._known) <= before + 1
+    assert len(_functions._known) == before
 
 
 def test_a_module_function_goes_by_name():

@@ -194,8 +194,8 @@ def test_a_value_is_decoded_once_on_first_access(one, monkeypatch):
     import fairtrial._values as values
 
     decoded = []
-    load = values.load
-    monkeypatch.setattr(values, "load", lambda raw: (decoded.append(threading.get_ident()), load(raw))[1])
+    decode = values.decode
+    monkeypatch.setattr(values, "decode", lambda *body: (decoded.append(threading.get_ident()), decode(*body))[1])
     outcome = ft.run(ft.Call(source="def f(): return [1]", function="f"))
     assert decoded == []
     results = []

@@ -12,6 +12,7 @@ use super::current::Current;
 use super::drive::Worker;
 use super::{Event, State};
 use crate::dispatch::{Dispatch, PoolNews};
+use crate::error::EngineError;
 use crate::event::CallId;
 use crate::linux::claims::Claims;
 use crate::protocol::Kind;
@@ -27,6 +28,8 @@ pub(crate) struct Ahead {
     skips_due: Vec<u32>,
     /// Calls whose frames wait to be sent together.
     unsent: u64,
+    /// Calls that it said it began after its end was decided.
+    begun: Vec<u32>,
     /// One that was cancelled when the worker had taken it: to be stopped as soon as it is its turn.
     cancelled: Option<CallId>,
 }
@@ -153,7 +156,7 @@ impl Worker {
         self.tell_if_skipped();
     }
 
-    /// Cancels one that was sent ahead; what stood behind it goes back to the queue.
+    /// Cancels one that was sent ahead; all that the worker has not begun goes back to the queue.
     pub(crate) fn cancel_ahead(&mut self, id: CallId) {
         self.take_back();
         if self.ahead.calls.iter().any(|sent| sent.dispatch.id == id) {
@@ -172,15 +175,39 @@ impl Worker {
         }
     }
 
+    /// What a worker says while it is being ended: which calls it began besides, since those are never run again.
+    pub(super) fn hear_late(&mut self) {
+        while let Some(link) = &mut self.link {
+            match link.next() {
+                Ok(Some(frame)) if frame.header.kind == Kind::Ack => {
+                    self.ahead.begun.push(frame.header.generation);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
     /// The worker is gone: what it had not acknowledged did not start.
     pub(crate) fn give_back_all(&mut self) {
-        let sent: Vec<_> = self.ahead.calls.drain(..).collect();
-        let dispatches = sent.into_iter().map(|sent| {
+        let mut unbegun = Vec::new();
+        while let Some(sent) = self.ahead.calls.pop_front() {
             self.keep_scratch(sent.scratch);
-            sent.dispatch
-        });
-        let dispatches: Vec<_> = dispatches.collect();
-        self.give_back(dispatches);
+            if self.ahead.begun.contains(&sent.generation) {
+                let problem =
+                    "its worker was ended for another call just as it began; it is not run again";
+                let problem = problem.to_owned();
+                self.tell_finished(
+                    sent.dispatch,
+                    Err(EngineError::Unavailable { problem }),
+                    false,
+                    None,
+                );
+            } else {
+                unbegun.push(sent.dispatch);
+            }
+        }
+        self.give_back(unbegun);
     }
 
     pub(super) fn give_back(&self, dispatches: Vec<Dispatch>) {

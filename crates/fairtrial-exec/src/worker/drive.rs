@@ -218,9 +218,8 @@ impl Worker {
                 generation,
             } => {
                 // What an earlier call left in the socket is found before this one could be blamed for it.
-                if let (State::Idle, Some(link)) = (&self.state, &mut self.link) {
-                    link.drain();
-                    self.read_frames();
+                if matches!(self.state, State::Idle) {
+                    self.catch_up();
                 }
                 self.assigned(dispatch, generation);
             }
@@ -234,13 +233,26 @@ impl Worker {
                 }
             }
             ToWorker::TakeBack => self.take_back(),
-            ToWorker::Cancel(id) => match &self.current {
-                Some(current) if current.dispatch.id == id => {
-                    self.apply(Event::Stop(Cause::Cancelled))
+            ToWorker::Cancel(id) => {
+                if self.mode == Mode::Reuse {
+                    self.catch_up(); // it may be at another call by now
                 }
-                _ => self.cancel_ahead(id),
-            },
+                match &self.current {
+                    Some(current) if current.dispatch.id == id => {
+                        self.apply(Event::Stop(Cause::Cancelled));
+                    }
+                    _ => self.cancel_ahead(id),
+                }
+            }
             ToWorker::Retire(reason) => self.apply(Event::Retire(reason)),
+        }
+    }
+
+    /// Hears all that has been said.
+    fn catch_up(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.drain();
+            self.read_frames();
         }
     }
 

@@ -12,6 +12,9 @@ use crate::protocol::launcher::{End, ToLauncher};
 use crate::scratch::ScratchDir;
 use crate::spill::{ResultFile, SettleError, Writers};
 
+/// The kernel's largest pipe for users without privileges.
+const MAX_PIPE_BYTES: u64 = 1 << 20;
+
 impl Worker {
     /// A `reuse` worker answered and lives on.
     pub(super) fn answer(&mut self, reply: Reply) {
@@ -26,7 +29,13 @@ impl Worker {
         }
         // Disarmed too late, the launcher may be about to kill: no further call is to suffer for this one.
         let lives = !current.is_overdue();
-        let most = current.call().limits.output_bytes.unwrap_or(u64::MAX);
+        // No more than a pipe ever holds: a worker that lives could keep us reading.
+        let most = current
+            .call()
+            .limits
+            .output_bytes
+            .unwrap_or(MAX_PIPE_BYTES)
+            .min(MAX_PIPE_BYTES);
         if has_output(&self.stdout, &self.stderr) {
             self.stdout.drain(most);
             self.stderr.drain(most);
@@ -42,7 +51,7 @@ impl Worker {
         if lives {
             self.advance();
         } else {
-            self.give_back_all();
+            self.take_back();
             self.apply(Event::Retire(ExitReason::Timeout));
         }
     }

@@ -63,8 +63,8 @@ impl Worker {
     /// The first call can go, and its clock starts. What the initializer wrote is not its output.
     fn initialized(&mut self) {
         self.initializer = Initializer::None;
-        self.stdout.drain(u64::MAX);
-        self.stderr.drain(u64::MAX);
+        self.stdout.drain_known();
+        self.stderr.drain_known();
         if let Some(mut current) = self.current.take() {
             current.ack_by = Instant::now() + self.site.context.config.ack_timeout;
             self.open_streams(&current.dispatch);

@@ -5,13 +5,16 @@ use tokio::time::Instant;
 use super::current::Current;
 use super::drive::Worker;
 use super::initialize::Initializer;
-use super::{Ending, Event, Payload, Reply, State, judge};
+use super::{Ending, Event, Mode, Payload, Reply, State, judge};
 use crate::linux::monotonic::now_ns;
 use crate::protocol::Kind;
 use crate::protocol::launcher::Cause;
 
 impl Worker {
     pub(super) fn read_frames(&mut self) {
+        if self.mode == Mode::Reuse && matches!(self.state, State::Ending(_)) {
+            self.hear_late();
+        }
         while let Some(link) = &mut self.link {
             if matches!(self.state, State::Ending(Ending::Stopped(Cause::Timeout))) {
                 // From here on the socket carries the stacks of a call that hung.
