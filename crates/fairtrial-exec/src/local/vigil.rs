@@ -61,3 +61,44 @@ impl Vigil {
         self.until = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+
+    use super::*;
+
+    fn vigil() -> Vigil {
+        Vigil {
+            cpus: 2,
+            ..Vigil::new()
+        }
+    }
+
+    #[tokio::test]
+    async fn it_is_kept_while_processors_are_idle_and_passes() {
+        let mut vigil = vigil();
+        vigil.keep(2);
+        assert!(vigil.until.is_none(), "calls need every processor");
+        vigil.keep(1);
+        assert!(vigil.until.is_some());
+        vigil.pass().await;
+        assert!(vigil.until.is_none());
+    }
+
+    #[tokio::test]
+    async fn who_is_pushed_aside_rests() {
+        let mut vigil = vigil();
+        vigil.keep(0);
+        let mut pass = Box::pin(vigil.pass());
+        let first =
+            std::future::poll_fn(|context| std::task::Poll::Ready(pass.as_mut().poll(context)));
+        assert!(first.await.is_pending());
+        let end = Instant::now() + 2 * GAP;
+        while Instant::now() < end {} // somebody else has the processor
+        pass.await;
+        assert!(vigil.rests_until.is_some());
+        vigil.keep(0);
+        assert!(vigil.until.is_none());
+    }
+}
