@@ -50,13 +50,13 @@ class Delivery:
 
     def settle_all(self, shared: Shared) -> None:
         """Returns when all calls that ended before are settled and the callbacks of one executor's have run."""
-        if self._threads and threading.current_thread() not in self._threads:
+        if self._threads and threading.current_thread() not in self._threads and not self._is_stopped:
             self._settle_watched()
             with shared.lock:
                 shared.called_back.wait_for(lambda: shared.callbacks == 0)
 
     def _settle_watched(self) -> None:
-        if self._threads and not self._is_stopped:
+        if self._threads:
             marker = _Marker()
             self.watch.put(marker)
             marker.passed.wait()
