@@ -142,6 +142,8 @@ pub(crate) enum Action {
     Provide(u64),
     /// Report this answer; the worker lives on.
     Answer(Reply),
+    /// Tell the launcher that this dispatch runs past its deadline.
+    Confirm(u32),
     /// Kill the tree.
     Kill(Cause),
     /// Everything is known: report. `None` means that nobody stopped it.
@@ -246,6 +248,7 @@ pub(crate) fn step(mode: Mode, state: State, event: Event) -> (State, Action) {
             },
         ) if of == generation => {
             let action = match cause {
+                Cause::Timeout if mode == Mode::Reuse => A::Confirm(generation),
                 Cause::Timeout => A::Wait, // the launcher kills by itself, after the stacks or the grace
                 _ => A::Kill(cause), // it waits for this word: of an answered call it would never come
             };

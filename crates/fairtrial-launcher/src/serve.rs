@@ -148,6 +148,7 @@ impl Launcher {
             ToLauncher::Fork { task, zygote } => self.fork(task, zygote, &fds)?,
             ToLauncher::Arm { task, .. }
             | ToLauncher::Disarm { task }
+            | ToLauncher::Confirm { task, .. }
             | ToLauncher::Kill { task, .. } => self.hear_of(task, message),
         }
         Ok(true)
@@ -240,6 +241,11 @@ impl Launcher {
                     task.watched = None;
                 }
             }
+            ToLauncher::Confirm { task, generation } => {
+                if let Some(task) = self.tasks.get_mut(&task) {
+                    task.stop_overdue(generation);
+                }
+            }
             ToLauncher::Kill { task, .. } => {
                 if let Some(task) = self.tasks.get_mut(&task) {
                     task.kill();
@@ -319,10 +325,7 @@ impl Launcher {
                 Due::Nothing => {}
                 Due::Warn(cause, signal) => {
                     hits.push((*id, generation, cause));
-                    if let (Some(pidfd), Some(signal)) = (&task.pidfd, signal) {
-                        // It may have ended just now; then there is nobody to warn.
-                        signals::send(pidfd, signal).ok();
-                    }
+                    task.warn(signal);
                 }
                 Due::Stop(cause) => {
                     hits.push((*id, generation, cause));

@@ -7,7 +7,7 @@ use fairtrial_exec::linux::signals;
 use fairtrial_exec::linux::wait::Reaped;
 use fairtrial_exec::protocol::launcher::End;
 
-use crate::watch::Watched;
+use crate::watch::{Due, Watched};
 
 /// Between the kill of a stray and giving up on it.
 pub(crate) const SURVIVOR_NS: u64 = 1_000_000_000;
@@ -62,6 +62,26 @@ impl Task {
             // No descriptor was left for a handle. It is our child and not reaped: its number is its own.
             None if self.dead.is_none() => signals::kill_child(self.pid),
             None => {}
+        }
+    }
+
+    /// Asks it to end, or to say where it is.
+    pub(crate) fn warn(&self, signal: Option<i32>) {
+        if let (Some(pidfd), Some(signal)) = (&self.pidfd, signal) {
+            signals::send(pidfd, signal).ok(); // it may have ended just now; then there is nobody to warn
+        }
+    }
+
+    /// The engine confirmed that a call runs past its deadline.
+    pub(crate) fn stop_overdue(&mut self, generation: u32) {
+        let due = match &mut self.watched {
+            Some(watched) => watched.confirmed(generation, now_ns()),
+            None => Due::Nothing,
+        };
+        match due {
+            Due::Nothing => {}
+            Due::Warn(_, signal) => self.warn(signal),
+            Due::Stop(_) | Due::Kill => self.kill(),
         }
     }
 

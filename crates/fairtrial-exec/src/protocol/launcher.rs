@@ -60,6 +60,13 @@ pub enum ToLauncher {
         /// Whose call.
         task: TaskId,
     },
+    /// The call that was told to be past its deadline still runs: stop it.
+    Confirm {
+        /// Whose call.
+        task: TaskId,
+        /// Which dispatch.
+        generation: u32,
+    },
     /// End it and its tree.
     Kill {
         /// Whom.
@@ -91,6 +98,8 @@ pub struct Program {
 pub struct Watch {
     /// When to stop it, on the monotonic clock.
     pub deadline_ns: Option<u64>,
+    /// At the deadline ask the engine first: the worker may have answered and have another call by now.
+    pub confirm: bool,
     /// Between SIGTERM and SIGKILL at the deadline.
     pub grace_ns: u64,
     /// Signal that makes it write its stacks before it is killed at the deadline.

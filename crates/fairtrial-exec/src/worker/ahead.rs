@@ -52,7 +52,7 @@ impl Worker {
     pub(crate) fn send_ahead(&mut self, mut dispatch: Dispatch, generation: u32) {
         match self.state {
             State::Idle => return self.assigned(dispatch, generation),
-            State::Sent { .. } | State::Running { .. } if self.ahead.skips_due.is_empty() => {}
+            State::Sent { .. } | State::Running { .. } if self.may_have_another() => {}
             _ => {
                 // It ends, which can take a while, or has calls to skip: it need not be asked again meanwhile.
                 dispatch.goes_alone = true;
@@ -81,6 +81,15 @@ impl Worker {
             }
             Err(error) => self.refuse(dispatch, error),
         }
+    }
+
+    /// An answer beyond the limit on files ends the worker that gave it, which must not be at the next call by then.
+    fn may_have_another(&self) -> bool {
+        let current = self.current.as_ref().map(|current| &current.dispatch);
+        let last = self.ahead.calls.back().map(|sent| &sent.dispatch);
+        let last = last.or(current);
+        self.ahead.skips_due.is_empty()
+            && last.is_none_or(|last| last.call.limits.file_bytes.is_none())
     }
 
     /// Sends what [`Worker::send_ahead`] queued. The counts first, so that the worker never finds a frame without one.

@@ -234,9 +234,7 @@ impl Worker {
             }
             ToWorker::TakeBack => self.take_back(),
             ToWorker::Cancel(id) => {
-                if self.mode == Mode::Reuse {
-                    self.catch_up(); // it may be at another call by now
-                }
+                self.settle(); // it may be at another call by now
                 match &self.current {
                     Some(current) if current.dispatch.id == id => {
                         self.apply(Event::Stop(Cause::Cancelled));
@@ -249,10 +247,19 @@ impl Worker {
     }
 
     /// Hears all that has been said.
-    fn catch_up(&mut self) {
+    pub(super) fn catch_up(&mut self) {
         if let Some(link) = &mut self.link {
             link.drain();
             self.read_frames();
+        }
+    }
+
+    /// Makes certain which call a worker is at, before it is ended for the sake of one: from here on it begins no other,
+    /// and if it had begun another its answer to the one before has been read.
+    pub(super) fn settle(&mut self) {
+        if self.mode == Mode::Reuse {
+            self.take_back();
+            self.catch_up();
         }
     }
 
@@ -361,6 +368,7 @@ impl Worker {
             News::Said(FromLauncher::Hit {
                 generation, cause, ..
             }) => {
+                self.settle();
                 self.stamp_end_of(generation);
                 self.apply(Event::Hit { generation, cause });
             }
@@ -458,7 +466,14 @@ impl Worker {
             Action::Begin => self.begin(),
             Action::Provide(bytes) => self.provide(bytes),
             Action::Answer(reply) => self.answer(reply),
+            Action::Confirm(generation) => {
+                let task = self.task;
+                self.site
+                    .launcher
+                    .send(ToLauncher::Confirm { task, generation }, Vec::new());
+            }
             Action::Kill(cause) => {
+                self.take_back(); // before it could begin another
                 self.stamp_end();
                 self.kill(cause);
                 if cause == Cause::Done {
@@ -578,6 +593,7 @@ fn watch(call: &Call, began_ns: u64, mode: Mode) -> Watch {
     };
     Watch {
         deadline_ns: Some(began_ns.saturating_add(ns(timeout))),
+        confirm: mode == Mode::Reuse,
         grace_ns: ns(call.term_grace),
         dump_signal: (mode != Mode::Command).then_some(STACK_SIGNAL),
         ..limits

@@ -4,7 +4,7 @@ use super::current::Current;
 use super::drive::Worker;
 use super::judge::{self, Facts, Measured};
 use super::pipes::has_output;
-use super::{Ending, Event, Payload, Reply};
+use super::{Ending, Payload, Reply};
 use crate::dispatch::{Answer, Dispatch, Finished, PoolNews, Unstarted};
 use crate::event::ExitReason;
 use crate::outcome::Exit;
@@ -27,8 +27,6 @@ impl Worker {
                 .launcher
                 .send(ToLauncher::Disarm { task }, Vec::new());
         }
-        // Disarmed too late, the launcher may be about to kill: no further call is to suffer for this one.
-        let lives = !current.is_overdue();
         // No more than a pipe ever holds: a worker that lives could keep us reading.
         let most = current
             .call()
@@ -47,13 +45,8 @@ impl Worker {
         let rss_growth = rss_growth.map(|(now, start)| now.saturating_sub(start));
         let (dispatch, answer) =
             self.conclude(current, measured, |facts| judge::replied(facts, reply));
-        self.tell_finished(dispatch, answer, lives, rss_growth);
-        if lives {
-            self.advance();
-        } else {
-            self.take_back();
-            self.apply(Event::Retire(ExitReason::Timeout));
-        }
+        self.tell_finished(dispatch, answer, true, rss_growth);
+        self.advance();
     }
 
     pub(super) fn tell_finished(

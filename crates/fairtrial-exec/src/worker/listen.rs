@@ -153,6 +153,10 @@ impl Worker {
         }
     }
 
+    fn generation(&self) -> Option<u32> {
+        self.current.as_ref().map(|current| current.generation)
+    }
+
     fn stamp_begin(&mut self, of: u32) {
         if let (State::Sent { generation }, Some(current)) = (&self.state, &mut self.current)
             && *generation == of
@@ -186,12 +190,15 @@ impl Worker {
             return;
         };
         if self.stdout.total() + self.stderr.total() > limit {
-            if let (State::Sent { .. }, Some(link)) = (&self.state, &mut self.link) {
-                link.drain(); // it acknowledged before it wrote
-                self.read_frames();
+            let writer = self.generation();
+            if matches!(self.state, State::Sent { .. }) {
+                self.catch_up(); // it acknowledged before it wrote
             }
-            self.stamp_end();
-            self.apply(Event::Stop(Cause::OutputLimit));
+            self.settle();
+            if self.generation() == writer {
+                self.stamp_end();
+                self.apply(Event::Stop(Cause::OutputLimit));
+            }
         }
     }
 }
