@@ -160,3 +160,41 @@ def _become_worker(parent):
     if getppid() != parent:
         _exit(0)  # the launcher died before the line above
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+_PLAN_HEAD = _Struct("<III")
+_PLAN_CALL = _Struct("<IIBB6B6Q")
+_NOWHERE = (1 << 32) - 1
+_PLAN_POINTER = _Struct("<II")
+
+
+def run_plan(text, descriptors):
+    """Issues the system calls that the launcher prepared (plan.rs): what confines this process is its business."""
+    if not _libc:
+        raise SetupFailed("cannot confine a worker: this interpreter has no `ctypes`")
+    calls, pointers, size = _PLAN_HEAD.unpack_from(text)
+    at = _PLAN_HEAD.size
+    pointers_at = at + calls * _PLAN_CALL.size
+    memory_at = pointers_at + pointers * _PLAN_POINTER.size
+    memory = _ctypes.create_string_buffer(text[memory_at : memory_at + size], max(size, 1))
+    base = _ctypes.addressof(memory)
+    for place, to in _PLAN_POINTER.iter_unpack(text[pointers_at:memory_at]):
+        _ctypes.c_uint64.from_address(base + place).value = base + to
+    call = _ctypes.PyDLL(None, use_errno=True).syscall
+    call.argtypes, call.restype = [_ctypes.c_long] * 7, _ctypes.c_long
+    for number, result_to, step, optional, *arguments in _PLAN_CALL.iter_unpack(text[at:pointers_at]):
+        values = []
+        for kind, value in zip(arguments[:6], arguments[6:]):
+            if kind == 1:
+                value += base
+            elif kind == 2:
+                value = descriptors[value]
+            elif kind == 3:
+                value = _ctypes.c_int32.from_address(base + value).value
+            values.append(value - (1 << 64) if value >> 63 == 1 else value)
+        result = call(number, *values)
+        if result < 0 and not optional:
+            name = text[memory_at + size :].split(b"\0")[step].decode()
+            raise SetupFailed("cannot confine it: %s: %s" % (name, _os.strerror(_ctypes.get_errno())))
+        if result_to != _NOWHERE:
+            _ctypes.c_int32.from_address(base + result_to).value = result

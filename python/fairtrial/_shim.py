@@ -50,13 +50,16 @@ def serve(engine, launcher):
     version = "%d.%d.%d" % _sys.version_info[:3]
     ready = {"version": version, "threads": threads, "pid": getpid()}
     _write_all(engine, _framed(READY, 0, encode(ready)))
-    descriptors = _fork_workers(_socket.socket(fileno=launcher), Forker())
-    if descriptors is None:
+    forked = _fork_workers(_socket.socket(fileno=launcher), Forker())
+    if forked is None:
         _exit(0)
     try:
         close(engine)
         close(launcher)
-        worker.begin(*descriptors)
+        plan, descriptors = forked
+        worker.begin(*descriptors[:3])
+        if plan:
+            worker.confine(plan, descriptors[3:])
     except BaseException:
         _exit(_BROKEN)  # and not back into the zygote's own code
     worker.serve()
@@ -85,13 +88,13 @@ def _write_all(descriptor, data):
 
 
 def _fork_workers(launcher, forker):
-    """Serves requests. Returns None at the end, and in each worker its three descriptors."""
+    """Serves requests. Returns None at the end, and in each worker what confines it and its descriptors."""
     _gc.collect()
     _gc.freeze()
     launcher.settimeout(0.05)
     while True:
         try:
-            request, ancillary, _, _ = launcher.recvmsg(64, _DESCRIPTOR_SPACE, _CLOEXEC)
+            request, ancillary, _, _ = launcher.recvmsg(65536, _DESCRIPTOR_SPACE, _CLOEXEC)
         except OSError as error:
             if error.errno not in (None, _errno.EAGAIN):
                 return None
@@ -105,11 +108,11 @@ def _fork_workers(launcher, forker):
             return None
         descriptors = _descriptors_in(ancillary)
         number = _U32.unpack(request[:4])[0]
-        pid = forker.fork() if len(descriptors) == 3 else -_errno.EBADMSG
+        pid = forker.fork() if len(descriptors) >= 3 else -_errno.EBADMSG
         if pid == 0:
             launcher.detach()
             _become_worker(forker.parent)
-            return descriptors
+            return request[4:], descriptors
         for descriptor in descriptors:
             close(descriptor)
         launcher.send(_NUMBER_AND_PID.pack(number, pid))

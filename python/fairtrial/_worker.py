@@ -117,6 +117,15 @@ class Worker:
         if self.host:
             self.after_import.act("multiprocessing.process", self.adopt, lasting=True)
 
+    def confine(self, plan, descriptors):
+        """Before any code of a call. If it cannot be, the first call tells."""
+        try:
+            run_plan(plan, descriptors)
+        except SetupFailed as error:
+            self.unmet = error
+        for descriptor in descriptors:
+            close(descriptor)
+
     def adopt(self, process):
         """In `multiprocessing`'s eyes a worker is not the main process (PY-29), but one of its host's."""
         current = process.current_process()

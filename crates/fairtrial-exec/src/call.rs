@@ -266,11 +266,11 @@ impl Call {
         self.validate_times()?;
         self.validate_env()?;
         self.limits.validate()?;
-        if self.sandbox != Level::None {
+        if self.sandbox == Level::Strict {
             return Err(InvalidCall::new(
                 "sandbox",
                 format!(
-                    "level `{}` is not available in this version; use `none`",
+                    "level `{}` is not available in this version; use `limits`",
                     self.sandbox
                 ),
             ));

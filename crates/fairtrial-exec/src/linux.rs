@@ -2,9 +2,11 @@
 
 #[cfg(feature = "engine")]
 pub(crate) mod claims;
+pub mod confine;
 pub mod cpu_clock;
 #[cfg(feature = "engine")]
 pub mod file_io;
+pub mod landlock;
 #[cfg(feature = "engine")]
 pub mod lease;
 #[cfg(feature = "engine")]
@@ -15,6 +17,7 @@ pub mod monotonic;
 #[cfg(feature = "engine")]
 pub mod nameless;
 pub mod packet;
+pub mod plan;
 pub mod proc_files;
 pub mod proc_status;
 pub mod proc_tree;
@@ -22,6 +25,7 @@ pub mod process;
 #[cfg(feature = "engine")]
 pub(crate) mod readiness;
 pub mod remove;
+pub mod seccomp;
 pub mod signals;
 pub mod socket;
 pub mod spawn;

@@ -1,11 +1,15 @@
 //! Isolation levels, and what is really in force. Brings nothing about: the mechanisms themselves are in `linux`.
 
+mod terms;
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
 use crate::call::{Call, Work};
 use crate::worker::Mode;
+
+pub(crate) use terms::Terms;
 
 /// How much isolation a call asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

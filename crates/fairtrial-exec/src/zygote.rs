@@ -194,6 +194,7 @@ fn program(site: &Site, key: &Key) -> Program {
         cwd: b"/".to_vec(),
         rlimits: Vec::new(),
         zygote: true,
+        confine: None,
     }
 }
 

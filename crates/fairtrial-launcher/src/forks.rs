@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::{socket, spawn};
-use fairtrial_exec::protocol::launcher::{FromLauncher, Step, TaskId, ToLauncher};
+use fairtrial_exec::protocol::launcher::{Confine, FromLauncher, Step, TaskId, ToLauncher};
 use rustix::event::epoll;
 
 use crate::serve::Launcher;
@@ -20,7 +20,17 @@ pub(crate) struct Fork {
 }
 
 impl Launcher {
-    pub(crate) fn fork(&mut self, task: TaskId, zygote: TaskId, fds: &[OwnedFd]) -> io::Result<()> {
+    pub(crate) fn fork(
+        &mut self,
+        task: TaskId,
+        zygote: TaskId,
+        confine: Option<&Confine>,
+        fds: &[OwnedFd],
+    ) -> io::Result<()> {
+        let plan = match self.plan(confine) {
+            Ok(plan) => plan,
+            Err((step, errno)) => return self.fail(task, step, errno),
+        };
         let Some(Task {
             role: Role::Zygote { control },
             ..
@@ -29,10 +39,15 @@ impl Launcher {
             return self.fail(task, Step::Zygote, rustix::io::Errno::SRCH.raw_os_error());
         };
         let number = self.last_fork + 1;
-        let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+        let mut request = number.to_le_bytes().to_vec();
+        if confine.is_some() {
+            request.append(&mut plan.to_bytes());
+        }
+        let fds = fds.iter().chain(plan.descriptors());
+        let borrowed: Vec<BorrowedFd<'_>> = fds.map(AsFd::as_fd).collect();
         match socket::send_with_fds(
             control.as_fd(),
-            &number.to_le_bytes(),
+            &request,
             &borrowed,
             socket::Wait::Never,
         ) {

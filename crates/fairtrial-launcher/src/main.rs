@@ -4,6 +4,7 @@
 //! no async runtime.
 
 mod account;
+mod confine;
 mod forks;
 mod serve;
 mod task;

@@ -145,7 +145,11 @@ impl Launcher {
                 self.scratch = fds.into_iter().next().map(|parent| (parent, name))
             }
             ToLauncher::Spawn { task, program } => self.spawn(task, &program, fds)?,
-            ToLauncher::Fork { task, zygote } => self.fork(task, zygote, &fds)?,
+            ToLauncher::Fork {
+                task,
+                zygote,
+                confine,
+            } => self.fork(task, zygote, confine.as_deref(), &fds)?,
             ToLauncher::Arm { task, .. }
             | ToLauncher::Disarm { task }
             | ToLauncher::Confirm { task, .. }
@@ -208,7 +212,11 @@ impl Launcher {
         } else {
             None
         };
-        match spawn::spawn(program, &fds) {
+        let plan = match self.plan(program.confine.as_deref()) {
+            Ok(plan) => plan,
+            Err((step, errno)) => return self.fail(id, step, errno),
+        };
+        match spawn::spawn(program, &fds, plan) {
             Ok(started) => {
                 self.watch_fd(started.report.as_fd(), id)?;
                 self.by_pid.insert(started.pid, id);

@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use super::plan::Plan;
 use crate::protocol::launcher::{Program, Step};
 
 /// A started process whose program may not run yet.
@@ -18,9 +19,9 @@ pub struct Started {
     pub report: OwnedFd,
 }
 
-/// Starts a program with exactly `fds` as its descriptors 0, 1, 2, ….
-pub fn spawn(program: &Program, fds: &[OwnedFd]) -> io::Result<Started> {
-    let prepared = Prepared::new(program, fds)?;
+/// Starts a program with exactly `fds` as its descriptors 0, 1, 2, …, confined by `plan`.
+pub fn spawn(program: &Program, fds: &[OwnedFd], plan: Plan) -> io::Result<Started> {
+    let prepared = Prepared::new(program, fds, plan)?;
     let (report, report_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let parent = std::process::id();
     let mut pidfd: RawFd = -1;
@@ -67,10 +68,13 @@ struct Prepared {
     fds: Vec<RawFd>,
     moved: Vec<RawFd>,
     rlimits: Vec<(u32, u64)>,
+    plan: Plan,
+    plan_fds: Vec<RawFd>,
 }
 
 impl Prepared {
-    fn new(program: &Program, fds: &[OwnedFd]) -> io::Result<Self> {
+    fn new(program: &Program, fds: &[OwnedFd], mut plan: Plan) -> io::Result<Self> {
+        plan.settle();
         let strings = |list: &[Vec<u8>]| -> io::Result<Vec<CString>> {
             list.iter()
                 .map(|bytes| CString::new(bytes.as_slice()).map_err(io::Error::from))
@@ -93,6 +97,8 @@ impl Prepared {
             fds: fds.iter().map(AsRawFd::as_raw_fd).collect(),
             moved: vec![-1; fds.len()],
             rlimits: program.rlimits.clone(),
+            plan_fds: plan.raw_descriptors(),
+            plan,
         })
     }
 
@@ -137,6 +143,10 @@ impl Prepared {
             libc::sigemptyset(none.as_mut_ptr());
             libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
             // Out of the way first: a descriptor may sit on a number that another one is to have.
+            for fd in &mut self.plan_fds {
+                *fd = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, 100);
+                check(*fd, Step::Descriptors)?;
+            }
             for (fd, moved) in self.fds.iter().zip(&mut self.moved) {
                 *moved = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, 100);
                 check(*moved, Step::Descriptors)?;
@@ -146,6 +156,7 @@ impl Prepared {
             }
             let first = self.moved.len() as libc::c_uint;
             check(close_on_exec_from(first), Step::Descriptors)?;
+            self.plan.run(&self.plan_fds)?;
             check(libc::chdir(self.cwd.as_ptr()), Step::Chdir)?;
             for (resource, value) in &self.rlimits {
                 let limit = libc::rlimit {

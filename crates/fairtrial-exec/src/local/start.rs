@@ -12,6 +12,7 @@ use crate::environment::Changes;
 use crate::error::EngineError;
 use crate::listener::Stream;
 use crate::protocol::launcher::{Program, TaskId, ToLauncher};
+use crate::sandbox::Terms;
 use crate::scratch::ScratchDir;
 use crate::worker::Mode;
 use crate::worker::call_frame::rlimits;
@@ -35,6 +36,7 @@ pub(crate) fn fork(
     host: Option<&HostTerms>,
     mode: Mode,
     identity: Identity,
+    terms: Option<&Terms>,
 ) -> io::Result<Mailbox> {
     let (ours, theirs) = crate::linux::socket::pair_stream()?;
     let (stdout, stdout_theirs) = Output::open(Stream::Stdout)?;
@@ -45,9 +47,21 @@ pub(crate) fn fork(
     if let Some(host) = host {
         worker.initialize(host)?;
     }
+    let confine = match (terms, mode) {
+        (None, _) => None,
+        // Each of its calls has a directory of its own in there.
+        (Some(terms), Mode::Reuse) => Some(terms.confine(site.context.scratch.path())),
+        (Some(terms), _) => {
+            let scratch = site.context.make_scratch().map_err(io::Error::other)?;
+            let confine = terms.confine(scratch.path());
+            worker.own_scratch.push(scratch);
+            Some(confine)
+        }
+    };
     let fork = ToLauncher::Fork {
         task: worker.task,
         zygote,
+        confine: confine.map(Box::new),
     };
     site.launcher
         .send(fork, vec![theirs, stdout_theirs, stderr_theirs]);
@@ -161,5 +175,6 @@ fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path) -> Program
         cwd: cwd.as_os_str().as_encoded_bytes().to_vec(),
         rlimits: rlimits(call),
         zygote: false,
+        confine: Terms::of(call).map(|terms| Box::new(terms.confine(scratch))),
     }
 }

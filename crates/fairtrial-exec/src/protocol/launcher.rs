@@ -45,6 +45,8 @@ pub enum ToLauncher {
         task: TaskId,
         /// Who forks.
         zygote: TaskId,
+        /// What confines it.
+        confine: Option<Box<Confine>>,
     },
     /// A call began: watch these limits until `Disarm` or the end.
     Arm {
@@ -91,6 +93,32 @@ pub struct Program {
     pub rlimits: Vec<(u32, u64)>,
     /// Whether it forks workers on request; its control socket is then added as the last descriptor.
     pub zygote: bool,
+    /// What confines it.
+    pub confine: Option<Box<Confine>>,
+}
+
+/// What confines a task besides its session, in force before any of its code runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Confine {
+    /// The limits of a cgroup of its own, if it is to have one.
+    pub leaf: Option<LeafLimits>,
+    /// Resource limits: number, value for both soft and hard.
+    pub rlimits: Vec<(u32, u64)>,
+    /// Added to its score when the host runs out of memory.
+    pub oom_score: i32,
+    /// The only places where it may change files, if Landlock is to see to that.
+    pub writable: Option<Vec<Vec<u8>>>,
+    /// The only processors it may use.
+    pub cpus: Vec<u32>,
+}
+
+/// Limits of a cgroup.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LeafLimits {
+    /// Memory of all kinds.
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads.
+    pub processes: Option<u64>,
 }
 
 /// Limits of a running call.
@@ -221,10 +249,25 @@ pub enum Step {
     Chdir,
     /// Executing the program.
     Exec,
+    /// Its own cgroup.
+    Leaf,
+    /// Being the first to go when the host has no memory left.
+    OomScore,
+    /// A keyring of its own.
+    Keyring,
+    /// The processors it may use.
+    Affinity,
+    /// Giving up privileges.
+    Privileges,
+    /// Rules on files and signals.
+    Landlock,
+    /// The filter of system calls.
+    Seccomp,
 }
 
 impl Step {
-    const ALL: [Self; 8] = [
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 15] = [
         Self::Clone,
         Self::Zygote,
         Self::Session,
@@ -233,12 +276,25 @@ impl Step {
         Self::Rlimits,
         Self::Chdir,
         Self::Exec,
+        Self::Leaf,
+        Self::OomScore,
+        Self::Keyring,
+        Self::Affinity,
+        Self::Privileges,
+        Self::Landlock,
+        Self::Seccomp,
     ];
 
     /// The step with this number, as a child reports it.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte)).copied()
+    }
+
+    /// Whether it is about isolation.
+    #[must_use]
+    pub fn confines(self) -> bool {
+        self as u8 >= Self::Leaf as u8
     }
 
     /// The words for a message.
@@ -253,6 +309,13 @@ impl Step {
             Self::Rlimits => "setting resource limits",
             Self::Chdir => "entering the working directory",
             Self::Exec => "executing the program",
+            Self::Leaf => "entering its cgroup",
+            Self::OomScore => "setting its score for want of memory",
+            Self::Keyring => "making a keyring",
+            Self::Affinity => "choosing its processors",
+            Self::Privileges => "giving up privileges",
+            Self::Landlock => "restricting it by Landlock",
+            Self::Seccomp => "filtering its system calls",
         }
     }
 }
