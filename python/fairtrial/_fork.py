@@ -18,6 +18,7 @@ _libc = _ctypes.PyDLL(None, use_errno=True) if _ctypes else None
 _memmove = _ctypes.memmove if _ctypes else None
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_GET_TID_ADDRESS = 1, 36, 40
 _CLONE_PARENT, _CLONE_CHILD_CLEARTID, _CLONE_CHILD_SETTID = 0x8000, 0x200000, 0x1000000
+_CLONE_NEWPID = 0x20000000
 _SYS_CLONE3 = 435
 # Number of `clone`, and whether the TLS argument comes before the child's tid address.
 _SYS_CLONE = {"x86_64": (56, False), "aarch64": (220, True)}
@@ -40,8 +41,10 @@ class Forker:
         self.ways = [self._clone3, self._clone] if self.tid_address else []
         self.parent = getppid()
 
-    def fork(self):
-        """The worker's pid; 0 in the worker; a negative errno."""
+    def fork(self, init=None):
+        """The worker's pid; 0 in the worker; a negative errno. Born in the namespace of processes of `init`, if any."""
+        if init is not None and _libc.setns(init, _CLONE_NEWPID) < 0:
+            return -_ctypes.get_errno()
         while self.ways:
             _ctypes.pythonapi.PyOS_BeforeFork()
             pid = self.ways[0]()
@@ -157,7 +160,7 @@ def _unbuffer_c_stdout():
 def _become_worker(parent):
     _os.setsid()
     _prctl(_PR_SET_PDEATHSIG, _SIGKILL)
-    if getppid() != parent:
+    if getppid() not in (parent, 0):  # 0: in a namespace of its own, where it dies with the init
         _exit(0)  # the launcher died before the line above
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 

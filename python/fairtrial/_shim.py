@@ -48,7 +48,7 @@ def serve(engine, launcher):
     worker = Worker(configure.get("signal"), id_address, host, configure.get("authkey"))
     _os.write(launcher, _NUMBER_AND_PID.pack(0, getpid()))
     version = "%d.%d.%d" % _sys.version_info[:3]
-    ready = {"version": version, "threads": threads, "pid": getpid()}
+    ready = {"version": version, "threads": threads, "pid": getpid(), "paths": _places()}
     _write_all(engine, _framed(READY, 0, encode(ready)))
     forked = _fork_workers(_socket.socket(fileno=launcher), Forker())
     if forked is None:
@@ -63,6 +63,12 @@ def serve(engine, launcher):
     except BaseException:
         _exit(_BROKEN)  # and not back into the zygote's own code
     worker.serve()
+
+
+def _places():
+    """Where this interpreter finds itself and its packages."""
+    places = {_sys.prefix, _sys.base_prefix, _sys.exec_prefix, _sys.base_exec_prefix, *_sys.path}
+    return sorted(place for place in places if type(place) is str and place.startswith("/"))
 
 
 def _read_frame(descriptor):
@@ -108,11 +114,14 @@ def _fork_workers(launcher, forker):
             return None
         descriptors = _descriptors_in(ancillary)
         number = _U32.unpack(request[:4])[0]
-        pid = forker.fork() if len(descriptors) >= 3 else -_errno.EBADMSG
+        if len(descriptors) < 3:
+            pid = -_errno.EBADMSG
+        else:
+            pid = forker.fork(descriptors[request[4]] if request[4] else None)
         if pid == 0:
             launcher.detach()
             _become_worker(forker.parent)
-            return request[4:], descriptors
+            return request[5:], descriptors
         for descriptor in descriptors:
             close(descriptor)
         launcher.send(_NUMBER_AND_PID.pack(number, pid))

@@ -266,13 +266,11 @@ impl Call {
         self.validate_times()?;
         self.validate_env()?;
         self.limits.validate()?;
-        if self.sandbox == Level::Strict {
+        let reuses = |terms: &PythonTerms| terms.isolation == Isolation::Reuse;
+        if self.sandbox == Level::Strict && self.python().is_some_and(reuses) {
             return Err(InvalidCall::new(
-                "sandbox",
-                format!(
-                    "level `{}` is not available in this version; use `limits`",
-                    self.sandbox
-                ),
+                "isolation",
+                "at level `strict` each call has a process of its own: use `fresh`",
             ));
         }
         self.validate_work()

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "engine")]
 pub(crate) mod claims;
+pub(crate) mod clone;
 pub mod confine;
 pub mod cpu_clock;
 #[cfg(feature = "engine")]
@@ -32,4 +33,6 @@ pub mod spawn;
 #[cfg(feature = "engine")]
 pub mod sweep;
 pub mod tree_usage;
+pub mod user_namespace;
 pub mod wait;
+pub mod world;

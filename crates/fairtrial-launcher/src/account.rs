@@ -9,7 +9,7 @@ use fairtrial_exec::linux::{remove, signals};
 use fairtrial_exec::protocol::launcher::{FromLauncher, TaskId};
 
 use crate::serve::Launcher;
-use crate::task::{Role, SURVIVOR_NS};
+use crate::task::{Dead, Role, SURVIVOR_NS, Task};
 
 impl Launcher {
     /// Takes in every child that ended.
@@ -33,7 +33,9 @@ impl Launcher {
             return Ok(());
         };
         if task.pid != reaped.pid {
-            return Ok(()); // a zygote's first process, whose child carries on
+            // A zygote's first process, whose child carries on; or the init, with whom all in its namespaces ended.
+            task.cell.init.take_if(|init| init.pid == reaped.pid);
+            return Ok(());
         }
         if matches!(task.role, Role::Zygote { .. }) {
             // Before it announced itself its child may carry on; the end of its socket tells.
@@ -49,6 +51,9 @@ impl Launcher {
             };
         }
         task.bury(&reaped);
+        if let Some(init) = &task.cell.init {
+            init.kill();
+        }
         Ok(())
     }
 
@@ -92,6 +97,7 @@ impl Launcher {
             .tasks
             .iter()
             .filter(|(_, task)| {
+                let clear = clear && task.cell.init.is_none();
                 task.dead
                     .as_ref()
                     .is_some_and(|dead| clear || now >= dead.give_up_ns)
@@ -99,8 +105,15 @@ impl Launcher {
             .map(|(id, _)| *id)
             .collect();
         for id in gone {
-            let dead = self.tasks.remove(&id).and_then(|task| task.dead);
-            let mut end = dead.expect("only the dead were chosen").end;
+            let Some(Task {
+                dead: Some(Dead { mut end, .. }),
+                cell,
+                ..
+            }) = self.tasks.remove(&id)
+            else {
+                continue;
+            };
+            self.abandon(cell);
             end.survivors = self.strays.len();
             self.tell(&FromLauncher::Exited { task: id, end })?;
         }
@@ -112,7 +125,9 @@ impl Launcher {
         for task in self.tasks.values_mut() {
             task.kill();
         }
-        self.forks.clear();
+        for fork in std::mem::take(&mut self.forks).into_values() {
+            self.abandon(fork.cell);
+        }
         let give_up = now_ns() + SURVIVOR_NS;
         self.by_pid.clear(); // from here on every child is a stray
         while now_ns() < give_up {

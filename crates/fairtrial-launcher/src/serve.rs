@@ -13,6 +13,7 @@ use fairtrial_exec::protocol::launcher::{
 };
 use rustix::event::epoll;
 
+use crate::confine::{Cell, Nest};
 use crate::forks::Fork;
 use crate::task::{Role, Task};
 use crate::tree::Strays;
@@ -47,6 +48,7 @@ pub(crate) struct Launcher {
     /// Children that ended while a fork was unanswered: one may be that fork's worker.
     pub(crate) unclaimed: HashMap<i32, Reaped>,
     pub(crate) scratch: Option<(OwnedFd, Vec<u8>)>,
+    pub(crate) nest: Option<Nest>,
     pub(crate) buffer: Vec<u8>,
 }
 
@@ -78,6 +80,7 @@ impl Launcher {
             last_fork: 0,
             unclaimed: HashMap::new(),
             scratch: None,
+            nest: None,
             buffer: Vec::new(),
         })
     }
@@ -212,11 +215,18 @@ impl Launcher {
         } else {
             None
         };
-        let plan = match self.plan(program.confine.as_deref()) {
-            Ok(plan) => plan,
+        let confined = match program.nest {
+            true => self.nesting_plan().map(|plan| (plan, Cell::default())),
+            false => self.confine(id, program.confine.as_deref()),
+        };
+        let (plan, cell) = match confined {
+            Ok(confined) => confined,
             Err((step, errno)) => return self.fail(id, step, errno),
         };
-        match spawn::spawn(program, &fds, plan) {
+        self.hand_over(&cell, &fds);
+        let users = self.nest.as_ref().map(|nest| &nest.users);
+        let way_in = users.zip(cell.init.as_ref().map(|init| &init.pidfd));
+        match spawn::spawn(program, &fds, plan, way_in) {
             Ok(started) => {
                 self.watch_fd(started.report.as_fd(), id)?;
                 self.by_pid.insert(started.pid, id);
@@ -224,11 +234,15 @@ impl Launcher {
                     report: started.report,
                     control,
                 };
-                self.tasks
-                    .insert(id, Task::new(started.pid, Some(started.pidfd), role));
+                let mut task = Task::new(started.pid, Some(started.pidfd), role);
+                task.cell = cell;
+                self.tasks.insert(id, task);
                 Ok(())
             }
-            Err(error) => self.fail(id, Step::Clone, error.raw_os_error().unwrap_or(0)),
+            Err(error) => {
+                self.abandon(cell);
+                self.fail(id, Step::Clone, error.raw_os_error().unwrap_or(0))
+            }
         }
     }
 
@@ -285,7 +299,9 @@ impl Launcher {
         let pid = task.pid;
         if let Some((step, errno)) = spawn::read_failure(&report) {
             self.by_pid.remove(&pid); // it exits by itself, as a stray of no interest
-            self.tasks.remove(&id);
+            if let Some(task) = self.tasks.remove(&id) {
+                self.abandon(task.cell);
+            }
             return self.fail(id, step, errno);
         }
         if let Some(control) = control {
@@ -297,6 +313,7 @@ impl Launcher {
                     task: None,
                     zygote: id,
                     early: Vec::new(),
+                    cell: Cell::default(),
                 },
             );
             self.tasks.get_mut(&id).expect("still there").role = Role::Zygote { control };

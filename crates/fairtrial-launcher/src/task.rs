@@ -7,6 +7,7 @@ use fairtrial_exec::linux::signals;
 use fairtrial_exec::linux::wait::Reaped;
 use fairtrial_exec::protocol::launcher::End;
 
+use crate::confine::Cell;
 use crate::watch::{Due, Watched};
 
 /// Between the kill of a stray and giving up on it.
@@ -21,6 +22,8 @@ pub(crate) struct Task {
     /// A zygote's first process ended, and its second has not announced itself.
     pub(crate) ended: Option<Reaped>,
     pub(crate) dead: Option<Dead>,
+    /// What confines it.
+    pub(crate) cell: Cell,
 }
 
 /// What it is for.
@@ -51,10 +54,14 @@ impl Task {
             watched: None,
             ended: None,
             dead: None,
+            cell: Cell::default(),
         }
     }
 
     pub(crate) fn kill(&mut self) {
+        if let Some(init) = &self.cell.init {
+            init.kill();
+        }
         match &self.pidfd {
             Some(pidfd) => {
                 signals::send(pidfd, rustix::process::Signal::KILL.as_raw()).ok(); // already gone is as good

@@ -64,6 +64,10 @@ pub fn restrict(plan: &mut Plan, abi: u32, writable: &[Vec<u8>]) {
             plan.try_call(STEP, libc::SYS_close, &[file]);
         }
     }
-    plan.call(STEP, libc::SYS_landlock_restrict_self, &[ruleset, Arg::Value(0)]);
+    plan.call(
+        STEP,
+        libc::SYS_landlock_restrict_self,
+        &[ruleset, Arg::Value(0)],
+    );
     plan.call(STEP, libc::SYS_close, &[ruleset]);
 }

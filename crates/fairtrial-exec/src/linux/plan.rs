@@ -15,6 +15,7 @@ pub struct Plan {
     /// Places in the memory that hold the address of another place in it.
     pointers: Vec<(u32, u32)>,
     descriptors: Vec<OwnedFd>,
+    way_in: Option<u8>,
 }
 
 /// One system call.
@@ -123,6 +124,19 @@ impl Plan {
         let (file, length) = (self.keep(), Arg::Value(text.len() as u64));
         self.call(step, libc::SYS_write, &[file, bytes, length]);
         self.call(step, libc::SYS_close, &[file]);
+    }
+
+    /// Marks a descriptor as the handle of the init in whose namespace of processes this one is to be born.
+    pub fn lead_in(&mut self, descriptor: Arg) {
+        if let Arg::Descriptor(n) = descriptor {
+            self.way_in = Some(n);
+        }
+    }
+
+    /// Which descriptor that is.
+    #[must_use]
+    pub fn way_in(&self) -> Option<u8> {
+        self.way_in
     }
 
     /// The descriptors, in the order of their numbers.
@@ -253,7 +267,11 @@ mod tests {
         let vector = plan.bytes(&[[0; 8], 6_u64.to_ne_bytes()].concat());
         plan.point(vector, 0, word);
         let writer = plan.descriptor(writer);
-        plan.call(Step::Session, libc::SYS_writev, &[writer, vector, Arg::Value(1)]);
+        plan.call(
+            Step::Session,
+            libc::SYS_writev,
+            &[writer, vector, Arg::Value(1)],
+        );
         plan.settle();
         let descriptors = plan.raw_descriptors();
         plan.run(&descriptors).expect("all succeed");

@@ -104,13 +104,31 @@ pub fn filter(internet: Internet) -> Vec<u8> {
     }
     for number in DENIED {
         let number = number_of(*number);
-        program.extend([(JUMP_EQUAL, 0, 1, number), (RETURN, 0, 0, ERRNO | libc::EPERM as u32)]);
+        program.extend([
+            (JUMP_EQUAL, 0, 1, number),
+            (RETURN, 0, 0, ERRNO | libc::EPERM as u32),
+        ]);
     }
     // libc falls back to `clone`, whose flags can be looked at.
     let clone3 = number_of(libc::SYS_clone3);
-    program.extend([(JUMP_EQUAL, 0, 1, clone3), (RETURN, 0, 0, ERRNO | libc::ENOSYS as u32)]);
-    refuse_if(&mut program, libc::SYS_clone, 0, JUMP_BITS, &[NAMESPACE_FLAGS]);
-    refuse_if(&mut program, libc::SYS_ioctl, 1, JUMP_EQUAL, &[libc::TIOCSTI as u32]);
+    program.extend([
+        (JUMP_EQUAL, 0, 1, clone3),
+        (RETURN, 0, 0, ERRNO | libc::ENOSYS as u32),
+    ]);
+    refuse_if(
+        &mut program,
+        libc::SYS_clone,
+        0,
+        JUMP_BITS,
+        &[NAMESPACE_FLAGS],
+    );
+    refuse_if(
+        &mut program,
+        libc::SYS_ioctl,
+        1,
+        JUMP_EQUAL,
+        &[libc::TIOCSTI as u32],
+    );
     let mut families: Vec<u32> = FAMILIES.iter().map(|family| *family as u32).collect();
     if internet == Internet::Refused {
         families.extend([libc::AF_INET as u32, libc::AF_INET6 as u32]);
@@ -139,7 +157,10 @@ fn refuse_if(
     program.push((JUMP_EQUAL, 0, length, number_of(call)));
     program.push((LOAD, 0, 0, 16 + 8 * argument));
     for value in values {
-        program.extend([(jump, 0, 1, *value), (RETURN, 0, 0, ERRNO | libc::EPERM as u32)]);
+        program.extend([
+            (jump, 0, 1, *value),
+            (RETURN, 0, 0, ERRNO | libc::EPERM as u32),
+        ]);
     }
     program.push((LOAD, 0, 0, NUMBER_AT));
 }

@@ -5,7 +5,11 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use super::clone::{clone, enter, exit};
 use super::plan::Plan;
+use super::user_namespace::UserNamespace;
 use crate::protocol::launcher::{Program, Step};
 
 /// A started process whose program may not run yet.
@@ -19,19 +23,60 @@ pub struct Started {
     pub report: OwnedFd,
 }
 
-/// Starts a program with exactly `fds` as its descriptors 0, 1, 2, …, confined by `plan`.
-pub fn spawn(program: &Program, fds: &[OwnedFd], plan: Plan) -> io::Result<Started> {
+/// Starts a program with exactly `fds` as its descriptors 0, 1, 2, …, confined by `plan`. `way_in` leads to the
+/// namespaces that it is to be in: the user namespace, and the init's handle.
+pub fn spawn(
+    program: &Program,
+    fds: &[OwnedFd],
+    plan: Plan,
+    way_in: Option<(&UserNamespace, &OwnedFd)>,
+) -> io::Result<Started> {
     let prepared = Prepared::new(program, fds, plan)?;
+    if let Some((users, init)) = way_in {
+        return spawn_inside(prepared, users, init);
+    }
     let (report, report_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let parent = std::process::id();
     let mut pidfd: RawFd = -1;
     match clone_with_pidfd(&mut pidfd)? {
-        0 => prepared.run_child(parent, report_write.as_raw_fd()),
+        0 => prepared.run_child(Some(parent), report_write.as_raw_fd()),
         pid => {
             // SAFETY: the kernel stored a fresh descriptor here for CLONE_PIDFD; nobody else owns it.
             let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
             Ok(Started { pid, pidfd, report })
         }
+    }
+}
+
+/// By way of a process in between, which enters the namespaces so that its child is born there.
+fn spawn_inside(prepared: Prepared, users: &UserNamespace, init: &OwnedFd) -> io::Result<Started> {
+    let (report, report_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let middle = clone(0)?;
+    if middle == 0 {
+        let child = enter(users.raw(), libc::CLONE_NEWUSER)
+            .and_then(|()| enter(init.as_raw_fd(), libc::CLONE_NEWPID))
+            .and_then(|()| clone(libc::CLONE_PARENT));
+        let answer = match child {
+            Ok(0) => prepared.run_child(None, report_write.as_raw_fd()),
+            Ok(pid) => pid,
+            Err(error) => -error.raw_os_error().unwrap_or(libc::EINVAL),
+        };
+        rustix::io::write(&tell, &answer.to_ne_bytes()).ok(); // without it the launcher takes it as failed
+        exit(0);
+    }
+    drop(tell);
+    let mut answer = [0; 4];
+    let read = rustix::io::read(&told, &mut answer);
+    waitpid(Pid::from_raw(middle), WaitOptions::empty())?;
+    match (read?, i32::from_ne_bytes(answer)) {
+        (4, pid @ 1..) => Ok(Started {
+            pid,
+            pidfd: open_child(pid)?,
+            report,
+        }),
+        (4, errno) => Err(io::Error::from_raw_os_error(-errno)),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 
@@ -103,7 +148,7 @@ impl Prepared {
     }
 
     /// The child's whole life before exec.
-    fn run_child(mut self, parent: u32, report: RawFd) -> ! {
+    fn run_child(mut self, parent: Option<u32>, report: RawFd) -> ! {
         let step = self
             .prepare_child(parent)
             .err()
@@ -119,7 +164,9 @@ impl Prepared {
     }
 
     /// Up to exec, in this order; the failing step on error, errno telling why.
-    fn prepare_child(&mut self, parent: u32) -> Result<(), Step> {
+    ///
+    /// Without a parent's number it is in a namespace where the parent has none; there it dies with the init.
+    fn prepare_child(&mut self, parent: Option<u32>) -> Result<(), Step> {
         // SAFETY: only async-signal-safe system calls, on memory allocated before the clone and owned by this copy.
         unsafe {
             check(libc::setsid(), Step::Session)?;
@@ -128,7 +175,7 @@ impl Prepared {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL),
                 Step::DeathSignal,
             )?;
-            if libc::getppid() != parent.cast_signed() {
+            if parent.is_some_and(|parent| libc::getppid() != parent.cast_signed()) {
                 libc::_exit(127);
             }
             // Orphans of this tree stay below its leader, so that whoever is below the launcher itself is a stray.

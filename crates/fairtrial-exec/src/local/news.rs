@@ -60,7 +60,11 @@ impl Pool {
                     member.skipping = false;
                 }
             }
-            PoolNews::ZygoteReady { zygote, threads } => self.zygote_ready(zygote, threads),
+            PoolNews::ZygoteReady {
+                zygote,
+                threads,
+                paths,
+            } => self.zygote_ready(zygote, threads, paths),
             PoolNews::ZygoteGone { zygote, why } => self.zygote_gone(zygote, why),
             PoolNews::LauncherLost => self.launcher_lost().await,
         }

@@ -201,6 +201,10 @@ impl Pool {
             .key
             .as_ref()
             .and_then(|key| key.host.clone());
+        let paths = match (&terms, &self.state(lane).zygote) {
+            (Some(_), ZygoteState::Ready { paths, .. }) => paths.clone(),
+            _ => Vec::new(),
+        };
         let mailbox = start::fork(
             site,
             zygote,
@@ -208,6 +212,7 @@ impl Pool {
             mode,
             identity,
             terms.as_ref(),
+            &paths,
         )?;
         self.add_member(number, id, lane, mode, mailbox);
         if let Some(member) = self.workers.get_mut(&number) {
@@ -244,14 +249,18 @@ impl Pool {
             }) if wanted => handle.task,
             _ => return,
         };
-        let mut spares = self.workers.values().filter(|member| {
-            member.lane == lane && member.mode == Mode::Fresh && member.is_idle()
-        });
+        let mut spares = self
+            .workers
+            .values()
+            .filter(|member| member.lane == lane && member.mode == Mode::Fresh && member.is_idle());
         let fits = spares.next().map(|member| member.terms == terms);
         if fits == Some(false) {
             // Calls come on other terms now.
             let idle = |member: &Member| member.mode == Mode::Fresh && member.is_idle();
-            let unfit = self.workers.iter().find(|(_, member)| member.lane == lane && idle(member));
+            let unfit = self
+                .workers
+                .iter()
+                .find(|(_, member)| member.lane == lane && idle(member));
             if let Some(number) = unfit.map(|(number, _)| *number) {
                 self.retire(number, ExitReason::Idle);
             }
@@ -337,12 +346,7 @@ impl Pool {
         }
     }
 
-    fn idle_worker(
-        &self,
-        lane: Lane,
-        mode: Mode,
-        terms: Option<&Terms>,
-    ) -> Option<WorkerNumber> {
+    fn idle_worker(&self, lane: Lane, mode: Mode, terms: Option<&Terms>) -> Option<WorkerNumber> {
         let idle = self.workers.iter().filter(|(_, member)| {
             member.lane == lane
                 && member.mode == mode

@@ -95,6 +95,8 @@ pub struct Program {
     pub zygote: bool,
     /// What confines it.
     pub confine: Option<Box<Confine>>,
+    /// Whether it is to have privileges over the namespaces of `strict` calls: a zygote that forks them.
+    pub nest: bool,
 }
 
 /// What confines a task besides its session, in force before any of its code runs.
@@ -110,6 +112,48 @@ pub struct Confine {
     pub writable: Option<Vec<Vec<u8>>>,
     /// The only processors it may use.
     pub cpus: Vec<u32>,
+    /// Namespaces of its own, and what there is in them.
+    pub world: Option<World>,
+}
+
+/// What a task sees from within namespaces of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct World {
+    /// Pieces of the host.
+    pub binds: Vec<Bind>,
+    /// Device nodes besides the harmless ones.
+    pub devices: Vec<Vec<u8>>,
+    /// Its own directory: a file system in memory.
+    pub scratch: Vec<u8>,
+    /// How much that holds.
+    pub scratch_bytes: u64,
+    /// How many files that holds.
+    pub scratch_inodes: u64,
+    /// Whom it can talk to.
+    pub network: Network,
+}
+
+/// A piece of the host that is seen from within, at the same place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Bind {
+    /// Where it is.
+    pub path: Vec<u8>,
+    /// Whether it can be changed.
+    pub writable: bool,
+    /// Whether it is a device.
+    pub device: bool,
+}
+
+/// Whom a task in namespaces of its own can talk to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Network {
+    /// Nobody.
+    #[default]
+    None,
+    /// Itself.
+    Loopback,
+    /// Whoever the host can.
+    Host,
 }
 
 /// Limits of a cgroup.
@@ -251,6 +295,12 @@ pub enum Step {
     Exec,
     /// Its own cgroup.
     Leaf,
+    /// Its own namespaces.
+    Namespaces,
+    /// What it sees in them.
+    Mounts,
+    /// Its own network.
+    Network,
     /// Being the first to go when the host has no memory left.
     OomScore,
     /// A keyring of its own.
@@ -267,7 +317,7 @@ pub enum Step {
 
 impl Step {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::Clone,
         Self::Zygote,
         Self::Session,
@@ -277,6 +327,9 @@ impl Step {
         Self::Chdir,
         Self::Exec,
         Self::Leaf,
+        Self::Namespaces,
+        Self::Mounts,
+        Self::Network,
         Self::OomScore,
         Self::Keyring,
         Self::Affinity,
@@ -310,6 +363,9 @@ impl Step {
             Self::Chdir => "entering the working directory",
             Self::Exec => "executing the program",
             Self::Leaf => "entering its cgroup",
+            Self::Namespaces => "entering its namespaces",
+            Self::Mounts => "mounting what it sees",
+            Self::Network => "setting up its network",
             Self::OomScore => "setting its score for want of memory",
             Self::Keyring => "making a keyring",
             Self::Affinity => "choosing its processors",

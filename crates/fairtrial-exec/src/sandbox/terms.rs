@@ -5,10 +5,42 @@ use std::path::{Path, PathBuf};
 
 use super::Level;
 use crate::call::{Call, Work};
-use crate::protocol::launcher::{Confine, LeafLimits};
+use crate::protocol::launcher::{Bind, Confine, LeafLimits, Network, World};
 
 /// Added to a candidate's score when the host is short of memory: it goes before anybody else.
 const OOM_SCORE: i32 = 800;
+
+/// What of the host a `strict` call sees, besides its interpreter: programs and libraries, and of `/etc` what they need
+/// to find each other. Nothing that is anybody's secret.
+const SEEN: [&str; 24] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc/alternatives",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/magic",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/protocols",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/timezone",
+];
+
+const SCRATCH_BYTES: u64 = 1 << 30;
+const SCRATCH_INODES: u64 = 50_000;
 
 /// The terms of a call above the level `none`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -17,6 +49,8 @@ pub(crate) struct Terms {
     memory_bytes: Option<u64>,
     processes: Option<u64>,
     cwd: Option<PathBuf>,
+    /// What it reads besides: its modules, its program.
+    reads: Vec<PathBuf>,
 }
 
 impl Terms {
@@ -31,11 +65,13 @@ impl Terms {
                 Work::Pickled(_) => std::env::current_dir().ok(),
                 _ => call.cwd.clone(),
             },
+            reads: reads(call),
         })
     }
 
-    /// What the launcher is asked for; `scratch` is the only directory of the call's own.
-    pub(crate) fn confine(&self, scratch: &Path) -> Confine {
+    /// What the launcher is asked for. `scratch` is the only directory of the call's own; `paths` are where its
+    /// interpreter finds itself.
+    pub(crate) fn confine(&self, scratch: &Path, paths: &[PathBuf]) -> Confine {
         let places = [Path::new("/dev/null"), Path::new("/dev/shm"), scratch];
         let writable = places.into_iter().chain(self.cwd.as_deref());
         Confine {
@@ -47,7 +83,67 @@ impl Terms {
             oom_score: OOM_SCORE,
             writable: Some(writable.map(bytes).collect()),
             cpus: Vec::new(),
+            world: (self.level == Level::Strict).then(|| self.world(scratch, paths)),
         }
+    }
+
+    fn world(&self, scratch: &Path, paths: &[PathBuf]) -> World {
+        let seen = SEEN.iter().map(Path::new);
+        let seen = seen.chain(paths.iter().map(PathBuf::as_path));
+        let seen = seen.chain(self.reads.iter().map(PathBuf::as_path));
+        let mut binds: Vec<Bind> = outermost(seen)
+            .into_iter()
+            .map(|path| bind(path, false))
+            .collect();
+        binds.extend(self.cwd.iter().map(|cwd| bind(cwd, true)));
+        World {
+            binds,
+            devices: Vec::new(),
+            scratch: bytes(scratch),
+            scratch_bytes: SCRATCH_BYTES,
+            scratch_inodes: SCRATCH_INODES,
+            network: Network::None,
+        }
+    }
+}
+
+/// Where a call's modules are, or the program that it runs.
+fn reads(call: &Call) -> Vec<PathBuf> {
+    if call.sandbox != Level::Strict {
+        return Vec::new();
+    }
+    let modules = call.python().map_or(&[][..], |terms| &terms.python_path);
+    let program = match &call.work {
+        Work::Command(work) if work.argv[0].starts_with('/') => home_of(Path::new(&work.argv[0])),
+        _ => None,
+    };
+    modules.iter().map(PathBuf::from).chain(program).collect()
+}
+
+/// A program in a `bin` has its libraries beside that.
+fn home_of(program: &Path) -> Option<PathBuf> {
+    let program = program.canonicalize().ok()?;
+    let directory = program.parent()?;
+    let home = match directory.file_name() {
+        Some(name) if name == "bin" || name == "sbin" => directory.parent()?,
+        _ => directory,
+    };
+    Some(home.to_path_buf())
+}
+
+/// Those that are not inside another of them, and never the whole host.
+fn outermost<'a>(paths: impl Iterator<Item = &'a Path>) -> Vec<&'a Path> {
+    let mut paths: Vec<&Path> = paths.filter(|path| path.parent().is_some()).collect();
+    paths.sort_unstable();
+    paths.dedup_by(|inner, outer| inner.starts_with(&*outer));
+    paths
+}
+
+fn bind(path: &Path, writable: bool) -> Bind {
+    Bind {
+        path: bytes(path),
+        writable,
+        device: false,
     }
 }
 
