@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::Limits;
+use crate::linux::selftest::SelfTest;
 use crate::sandbox::Level;
 
 /// One thing to run: the work and the terms it runs under.
@@ -30,6 +31,8 @@ pub struct Call {
     pub limits: Limits,
     /// Isolation level asked for.
     pub sandbox: Level,
+    /// Of a command: found out by trying, instead of running it.
+    pub(crate) self_test: Option<SelfTest>,
     /// Kept bytes per output stream.
     pub capture_bytes: u64,
 }
@@ -207,6 +210,7 @@ impl Call {
             term_grace: Duration::ZERO,
             limits: Limits::default(),
             sandbox: Level::None,
+            self_test: None,
             capture_bytes: DEFAULT_CAPTURE_BYTES,
         }
     }

@@ -27,6 +27,7 @@ pub mod process;
 pub(crate) mod readiness;
 pub mod remove;
 pub mod seccomp;
+pub mod selftest;
 pub mod signals;
 pub mod socket;
 pub mod spawn;

@@ -202,6 +202,7 @@ fn program(site: &Site, key: &Key) -> Program {
         zygote: true,
         confine: None,
         nest: key.nest,
+        self_test: None,
     }
 }
 

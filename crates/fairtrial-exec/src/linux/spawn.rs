@@ -9,6 +9,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::clone::{clone, enter, exit};
 use super::plan::Plan;
+use super::selftest::{self, SelfTest};
 use super::user_namespace::UserNamespace;
 use crate::protocol::launcher::{Program, Step};
 
@@ -115,6 +116,7 @@ struct Prepared {
     rlimits: Vec<(u32, u64)>,
     plan: Plan,
     plan_fds: Vec<RawFd>,
+    self_test: Option<SelfTest>,
 }
 
 impl Prepared {
@@ -144,15 +146,21 @@ impl Prepared {
             rlimits: program.rlimits.clone(),
             plan_fds: plan.raw_descriptors(),
             plan,
+            self_test: program.self_test.clone(),
         })
     }
 
     /// The child's whole life before exec.
     fn run_child(mut self, parent: Option<u32>, report: RawFd) -> ! {
-        let step = self
-            .prepare_child(parent)
-            .err()
-            .unwrap_or_else(|| self.exec());
+        let step = match (self.prepare_child(parent), &self.self_test) {
+            (Err(step), _) => step,
+            (Ok(()), None) => self.exec(),
+            (Ok(()), Some(test)) => {
+                // SAFETY: what exec would have closed; the descriptors of the plan and of the report among them.
+                unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+                selftest::run(test)
+            }
+        };
         let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
         let [a, b, c, d] = errno.to_le_bytes();
         let bytes = [step as u8, a, b, c, d];

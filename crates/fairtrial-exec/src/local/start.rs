@@ -181,5 +181,6 @@ fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path) -> Program
         zygote: false,
         confine: Terms::of(call).map(|terms| Box::new(terms.confine(scratch, &[]))),
         nest: false,
+        self_test: call.self_test.clone(),
     }
 }

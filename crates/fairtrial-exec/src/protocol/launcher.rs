@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::linux::selftest::SelfTest;
+
 /// Of these messages. Engine and launcher must agree on it exactly.
 pub const VERSION: u32 = 1;
 
@@ -95,6 +97,8 @@ pub struct Program {
     pub zygote: bool,
     /// What confines it.
     pub confine: Option<Box<Confine>>,
+    /// Instead of the program: finds out what it can still do.
+    pub self_test: Option<SelfTest>,
     /// Whether it is to have privileges over the namespaces of `strict` calls: a zygote that forks them.
     pub nest: bool,
 }

@@ -16,7 +16,7 @@ use crate::linux::proc_tree::descendants;
 use crate::metrics::{MeasuredBy, Metrics, PeakSource};
 use crate::outcome::{EncodedValue, ErrorReport, Exit, Outcome};
 use crate::protocol::launcher::{Cause, End};
-use crate::sandbox::in_force;
+use crate::sandbox::{Level, in_force};
 use crate::spill::{Body, SettleError};
 use crate::value::{self, Value};
 use crate::verdict::Verdict;
@@ -302,6 +302,13 @@ impl Facts<'_> {
                 Some(ErrorReport::new(
                     "CpuLimit",
                     "it used more processor time than allowed (SIGXCPU)",
+                )),
+            ),
+            Exit::Signal(libc::SIGSYS) if self.call.sandbox == Level::Strict => (
+                Verdict::Forbidden,
+                Some(ErrorReport::new(
+                    "Forbidden",
+                    "it used system calls of a foreign kind, which the filter does not allow (SIGSYS)",
                 )),
             ),
             Exit::Signal(signal) => (
