@@ -27,6 +27,23 @@ pub(crate) struct Nest {
 pub(crate) struct Cell {
     pub(crate) init: Option<Init>,
     pub(crate) user: Option<u32>,
+    /// Its directory, if that has a quota.
+    scratch: Option<Vec<u8>>,
+    /// The quota was used up when somebody last looked.
+    pub(crate) scratch_full: bool,
+}
+
+impl Cell {
+    /// Looks whether the quota is used up, while there is still somebody by whom to look.
+    pub(crate) fn look(&mut self) {
+        if let (Some(init), Some(scratch)) = (&self.init, &self.scratch) {
+            let mut path = format!("/proc/{}/root", init.pid).into_bytes();
+            path.extend(scratch);
+            // What cannot be asked is not known to be full.
+            self.scratch_full = rustix::fs::statvfs(path.as_slice())
+                .is_ok_and(|quota| quota.f_bfree == 0 || quota.f_ffree == 0);
+        }
+    }
 }
 
 /// A step that could not be prepared, and why.
@@ -52,7 +69,7 @@ impl Launcher {
             self.by_pid.insert(init.pid, task);
             let copy = |fd: &OwnedFd| fd.try_clone().map_err(at(Step::Descriptors));
             (means.user, means.init) = (cell.user, Some((copy(&init.pidfd)?, copy(&init.ready)?)));
-            cell.init = Some(init);
+            (cell.init, cell.scratch) = (Some(init), Some(world.scratch.clone()));
         }
         let plan = confine::plan(confine, means).map_err(at(Step::Landlock))?;
         Ok((plan, cell))

@@ -59,6 +59,7 @@ impl Task {
     }
 
     pub(crate) fn kill(&mut self) {
+        self.cell.look();
         if let Some(init) = &self.cell.init {
             init.kill();
         }
@@ -94,6 +95,7 @@ impl Task {
 
     /// Its first process was reaped; what it left behind is looked for next.
     pub(crate) fn bury(&mut self, reaped: &Reaped) {
+        self.cell.look();
         let now = now_ns();
         let end = End {
             status: reaped.status,
@@ -107,6 +109,7 @@ impl Task {
                 .and_then(|watched| watched.peak_rss_bytes),
             leaked: 0,
             survivors: 0,
+            scratch_full: self.cell.scratch_full,
         };
         self.pidfd = None;
         self.dead = Some(Dead {

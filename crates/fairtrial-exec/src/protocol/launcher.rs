@@ -276,6 +276,8 @@ pub struct End {
     pub leaked: u64,
     /// Processes that would not die.
     pub survivors: u64,
+    /// The quota of its directory was used up.
+    pub scratch_full: bool,
 }
 
 /// A step of starting a program.

@@ -163,6 +163,18 @@ pub(crate) fn ended(
             (verdict, None, error, Some(exit))
         }
     };
+    let failed = matches!(
+        verdict,
+        Verdict::Exception | Verdict::Exit | Verdict::Signal | Verdict::BadResult
+    );
+    if failed && end.scratch_full {
+        let message = match error {
+            Some(error) => format!("its directory was full: {}", error.message),
+            None => "its directory was full".to_owned(),
+        };
+        let error = Some(ErrorReport::new("DiskLimit", message));
+        return Ok(facts.outcome(Verdict::DiskLimit, None, error, exit));
+    }
     Ok(facts.outcome(verdict, value, error, exit))
 }
 
