@@ -39,8 +39,8 @@ impl Cell {
         if let (Some(init), Some(scratch)) = (&self.init, &self.scratch) {
             let mut path = format!("/proc/{}/root", init.pid).into_bytes();
             path.extend(scratch);
-            // What cannot be asked is not known to be full.
-            self.scratch_full = rustix::fs::statvfs(path.as_slice())
+            // What cannot be asked any more is as it was.
+            self.scratch_full |= rustix::fs::statvfs(path.as_slice())
                 .is_ok_and(|quota| quota.f_bfree == 0 || quota.f_ffree == 0);
         }
     }
