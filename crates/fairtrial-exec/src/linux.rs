@@ -1,5 +1,6 @@
 //! Every `unsafe` and every raw system call, one module per mechanism.
 
+pub mod cgroup;
 #[cfg(feature = "engine")]
 pub(crate) mod claims;
 pub(crate) mod clone;
