@@ -315,6 +315,7 @@ mod tests {
             leaked: 0,
             survivors: 0,
             scratch_full: false,
+            leaf: None,
         }
     }
 

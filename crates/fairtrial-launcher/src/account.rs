@@ -51,9 +51,7 @@ impl Launcher {
             };
         }
         task.bury(&reaped);
-        if let Some(init) = &task.cell.init {
-            init.kill();
-        }
+        task.cell.kill();
         Ok(())
     }
 
@@ -88,7 +86,7 @@ impl Launcher {
             .tasks
             .values_mut()
             .filter_map(|task| task.dead.as_mut());
-        if let Some(dead) = dying.next() {
+        if let Some(dead) = dying.next().filter(|dead| dead.end.leaf.is_none()) {
             dead.end.leaked += killed;
         }
         let now = now_ns();
@@ -97,7 +95,7 @@ impl Launcher {
             .tasks
             .iter()
             .filter(|(_, task)| {
-                let clear = clear && task.cell.init.is_none();
+                let clear = clear && task.cell.is_empty();
                 task.dead
                     .as_ref()
                     .is_some_and(|dead| clear || now >= dead.give_up_ns)
@@ -147,6 +145,9 @@ impl Launcher {
             };
             rustix::event::poll(&mut wait, Some(&pause)).ok(); // woken early or late, the next look decides
             signals::drain(&self.signals);
+        }
+        if let Some(leaves) = self.leaves.take() {
+            leaves.end().ok(); // nobody is left to tell; the next engine sweeps
         }
         if let Some((parent, name)) = self.scratch.take() {
             remove::remove_tree(parent.as_fd(), name).ok(); // nobody is left to tell

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use fairtrial_exec::linux::cgroup::{Access, EngineName, Leaf, LeafLimits, Leaves};
 use fairtrial_exec::linux::confine::{self, Means};
+use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::plan::Plan;
 use fairtrial_exec::linux::user_namespace::UserNamespace;
 use fairtrial_exec::linux::world::{self, Init, Lifeline};
-use fairtrial_exec::protocol::launcher::{Confine, Step, TaskId};
+use fairtrial_exec::protocol::launcher::{self as protocol, Confine, LeafCounts, Step, TaskId};
 
 use crate::serve::Launcher;
 
@@ -25,6 +27,7 @@ pub(crate) struct Nest {
 /// What confines one task, beside what its process does itself.
 #[derive(Default)]
 pub(crate) struct Cell {
+    pub(crate) leaf: Option<Leaf>,
     pub(crate) init: Option<Init>,
     pub(crate) user: Option<u32>,
     /// Its directory, if that has a quota.
@@ -34,6 +37,33 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
+    /// What the cgroup counted so far.
+    pub(crate) fn counts(&self) -> Option<LeafCounts> {
+        let counters = self.leaf.as_ref()?.counters();
+        let memory_limit = counters.memory_limit_killed();
+        Some(LeafCounts {
+            memory_limit,
+            host_memory: counters.oom_kill.unwrap_or(0) > 0 && !memory_limit,
+            refused: counters.refused.unwrap_or(0),
+            peak_bytes: counters.peak.map(|peak| peak.bytes),
+            cpu_ns: counters.cpu_ns,
+        })
+    }
+
+    /// Whether nothing of the task is left in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.init.is_none() && self.leaf.as_ref().is_none_or(Leaf::is_empty)
+    }
+
+    /// Ends all that is in it at once, where the kernel can; else its processes are found one by one.
+    pub(crate) fn kill(&mut self) {
+        self.look();
+        self.leaf.as_ref().is_some_and(Leaf::kill);
+        if let Some(init) = &self.init {
+            init.kill();
+        }
+    }
+
     /// Looks whether the quota is used up, while there is still somebody by whom to look.
     pub(crate) fn look(&mut self) {
         if let (Some(init), Some(scratch)) = (&self.init, &self.scratch) {
@@ -61,6 +91,14 @@ impl Launcher {
         };
         let mut cell = Cell::default();
         let mut means = Means::default();
+        if let Some(limits) = &confine.leaf {
+            cell.leaf = self.leaf(limits).map_err(at(Step::Leaf))?;
+            let joins = cell.leaf.as_ref().map_or_else(Vec::new, Leaf::joins);
+            let joins = joins.into_iter().map(|join| join.try_clone_to_owned());
+            means.joins = joins
+                .collect::<io::Result<_>>()
+                .map_err(at(Step::Descriptors))?;
+        }
         if let Some(world) = &confine.world {
             let nest = self.nest().map_err(at(Step::Namespaces))?;
             cell.user = nest.take_user();
@@ -100,9 +138,31 @@ impl Launcher {
         if let Some(init) = &cell.init {
             init.kill();
         }
+        if let (Some(leaf), Some(leaves)) = (cell.leaf, &mut self.leaves) {
+            leaves.give_back(leaf, now_ns());
+        }
         if let (Some(nest), Some(user)) = (&mut self.nest, cell.user) {
             nest.taken.remove(&user);
         }
+    }
+
+    /// A cgroup of its own, where such can be had.
+    fn leaf(&mut self, limits: &protocol::LeafLimits) -> io::Result<Option<Leaf>> {
+        if self.leaves.is_none() && !self.without_leaves {
+            let leaves = EngineName::new(std::process::id(), 0)
+                .and_then(|name| Leaves::new(&Access::find(), &name));
+            // Without one, limits are watched from outside; the engine knows as much.
+            (self.leaves, self.without_leaves) = (leaves.ok(), true);
+        }
+        let limits = LeafLimits {
+            memory_bytes: limits.memory_bytes,
+            processes: limits.processes,
+            cpus: None,
+        };
+        self.leaves
+            .as_mut()
+            .map(|leaves| leaves.take(&limits))
+            .transpose()
     }
 
     fn nest(&mut self) -> io::Result<&mut Nest> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use fairtrial_exec::linux::cgroup::Leaves;
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::packet::{self, Packet};
 use fairtrial_exec::linux::wait::{Reaped, is_running};
@@ -33,6 +34,9 @@ const ENGINE_PROCESS: u64 = 1;
 const CHILD_SIGNAL: u64 = 2;
 const TASKS: u64 = 16;
 
+/// Between two looks whether a cgroup is empty.
+const LEAF_LOOK_NS: u64 = 2_000_000;
+
 /// All that the launcher knows.
 pub(crate) struct Launcher {
     pub(crate) socket: OwnedFd,
@@ -49,6 +53,9 @@ pub(crate) struct Launcher {
     pub(crate) unclaimed: HashMap<i32, Reaped>,
     pub(crate) scratch: Option<(OwnedFd, Vec<u8>)>,
     pub(crate) nest: Option<Nest>,
+    pub(crate) leaves: Option<Leaves>,
+    /// There are none to be had, or they have been made.
+    pub(crate) without_leaves: bool,
     pub(crate) buffer: Vec<u8>,
 }
 
@@ -81,6 +88,8 @@ impl Launcher {
             unclaimed: HashMap::new(),
             scratch: None,
             nest: None,
+            leaves: None,
+            without_leaves: false,
             buffer: Vec::new(),
         })
     }
@@ -120,15 +129,22 @@ impl Launcher {
                 return Ok(());
             }
             self.look_at_limits(now)?;
+            if let Some(leaves) = &mut self.leaves {
+                leaves.tend(now); // what stays busy is looked for by the next engine
+            }
             self.settle_deaths()?;
         }
     }
 
     fn sleep_for(&self) -> Option<rustix::time::Timespec> {
         let wake = self.tasks.values().filter_map(|task| match &task.dead {
+            // Of the end of what is in its cgroup nobody tells.
+            Some(_) if task.cell.leaf.is_some() => Some(now_ns() + LEAF_LOOK_NS),
             Some(dead) => Some(dead.give_up_ns),
             None => task.watched.as_ref().and_then(Watched::wake_at_ns),
         });
+        let leaving = self.leaves.as_ref().filter(|leaves| leaves.leaving() > 0);
+        let wake = wake.chain(leaving.map(|_| now_ns() + LEAF_LOOK_NS));
         let left = wake.min()?.saturating_sub(now_ns());
         Some(rustix::time::Timespec {
             tv_sec: (left / 1_000_000_000) as i64,
@@ -255,7 +271,8 @@ impl Launcher {
                 watch,
             } => {
                 if let Some(task) = self.tasks.get_mut(&task) {
-                    task.watched = Some(Watched::new(watch, generation, now_ns(), task.pid));
+                    let watched = Watched::new(watch, generation, now_ns(), task.pid, &task.cell);
+                    task.watched = Some(watched);
                 }
             }
             ToLauncher::Disarm { task } => {
@@ -341,7 +358,7 @@ impl Launcher {
             }
             // A cause is recorded only while the leader lives: who ended by itself was not stopped by us.
             let due = if is_running(task.pid) {
-                watched.due(now, task.pid)
+                watched.due(now, task.pid, &task.cell)
             } else {
                 Due::Nothing
             };

@@ -59,10 +59,7 @@ impl Task {
     }
 
     pub(crate) fn kill(&mut self) {
-        self.cell.look();
-        if let Some(init) = &self.cell.init {
-            init.kill();
-        }
+        self.cell.kill();
         match &self.pidfd {
             Some(pidfd) => {
                 signals::send(pidfd, rustix::process::Signal::KILL.as_raw()).ok(); // already gone is as good
@@ -107,9 +104,14 @@ impl Task {
                 .watched
                 .as_ref()
                 .and_then(|watched| watched.peak_rss_bytes),
-            leaked: 0,
+            leaked: self
+                .cell
+                .leaf
+                .as_ref()
+                .map_or(0, |leaf| leaf.processes().len() as u64),
             survivors: 0,
             scratch_full: self.cell.scratch_full,
+            leaf: self.cell.counts(),
         };
         self.pidfd = None;
         self.dead = Some(Dead {

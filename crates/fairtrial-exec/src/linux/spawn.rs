@@ -4,6 +4,7 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 
@@ -12,6 +13,22 @@ use super::plan::Plan;
 use super::selftest::{self, SelfTest};
 use super::user_namespace::UserNamespace;
 use crate::protocol::launcher::{Program, Step};
+
+/// The limit on descriptors that this process had before it raised its own: what it starts gets that.
+static DESCRIPTORS: OnceLock<rustix::process::Rlimit> = OnceLock::new();
+
+/// Takes as many descriptors as may be had, for this process alone.
+pub fn raise_own_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let had = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: had.maximum,
+        maximum: had.maximum,
+    };
+    if DESCRIPTORS.set(had).is_ok() {
+        setrlimit(Resource::Nofile, most).ok(); // then it makes do with what it has
+    }
+}
 
 /// A started process whose program may not run yet.
 #[derive(Debug)]
@@ -211,6 +228,17 @@ impl Prepared {
             }
             let first = self.moved.len() as libc::c_uint;
             check(close_on_exec_from(first), Step::Descriptors)?;
+            if let Some(had) = DESCRIPTORS.get() {
+                let infinite = libc::RLIM_INFINITY;
+                let limit = libc::rlimit {
+                    rlim_cur: had.current.unwrap_or(infinite),
+                    rlim_max: had.maximum.unwrap_or(infinite),
+                };
+                check(
+                    libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit),
+                    Step::Rlimits,
+                )?;
+            }
             self.plan.run(&self.plan_fds)?;
             check(libc::chdir(self.cwd.as_ptr()), Step::Chdir)?;
             for (resource, value) in &self.rlimits {

@@ -278,6 +278,23 @@ pub struct End {
     pub survivors: u64,
     /// The quota of its directory was used up.
     pub scratch_full: bool,
+    /// What its cgroup counted, if it had one.
+    pub leaf: Option<LeafCounts>,
+}
+
+/// What a task's cgroup counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeafCounts {
+    /// Its own limit on memory killed something of it.
+    pub memory_limit: bool,
+    /// Something of it was killed because the host was short of memory.
+    pub host_memory: bool,
+    /// Forks and threads refused.
+    pub refused: u64,
+    /// The most memory it had.
+    pub peak_bytes: Option<u64>,
+    /// Processor time of all its processes.
+    pub cpu_ns: Option<u64>,
 }
 
 /// A step of starting a program.
