@@ -58,7 +58,9 @@ impl Cell {
     /// Ends all that is in it at once, where the kernel can; else its processes are found one by one.
     pub(crate) fn kill(&mut self) {
         self.look();
-        self.leaf.as_ref().is_some_and(Leaf::kill);
+        if let Some(leaf) = &self.leaf {
+            leaf.kill();
+        }
         if let Some(init) = &self.init {
             init.kill();
         }

@@ -196,7 +196,6 @@ impl Leaf {
     }
 
     /// Kills everything inside and below at once; `false` where the kernel cannot, and the caller kills by list.
-    #[must_use]
     pub fn kill(&self) -> bool {
         self.kill
             .as_ref()
