@@ -8,6 +8,8 @@ pub mod file_io;
 #[cfg(feature = "engine")]
 pub mod lease;
 #[cfg(feature = "engine")]
+pub mod machine_memory;
+#[cfg(feature = "engine")]
 pub mod mapping;
 #[cfg(feature = "engine")]
 pub mod memfd;
