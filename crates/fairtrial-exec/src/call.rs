@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::limits::Limits;
 use crate::linux::selftest::SelfTest;
-use crate::sandbox::Level;
+use crate::sandbox::{DEFAULT_LEVEL, Level, Sandbox};
 
 /// One thing to run: the work and the terms it runs under.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,8 +29,8 @@ pub struct Call {
     pub term_grace: Duration,
     /// What the call may use.
     pub limits: Limits,
-    /// Isolation level asked for.
-    pub sandbox: Level,
+    /// Isolation asked for.
+    pub sandbox: Sandbox,
     /// Of a command: found out by trying, instead of running it.
     pub(crate) self_test: Option<SelfTest>,
     /// Kept bytes per output stream.
@@ -201,6 +201,10 @@ impl Call {
     /// A call of `work` on default terms.
     #[must_use]
     pub fn new(work: Work) -> Self {
+        let level = match work {
+            Work::Source(_) | Work::Command(_) => DEFAULT_LEVEL,
+            Work::Pickled(_) => Level::None, // the caller's own function
+        };
         Self {
             work,
             env: BTreeMap::new(),
@@ -209,7 +213,7 @@ impl Call {
             queue_timeout: None,
             term_grace: Duration::ZERO,
             limits: Limits::default(),
-            sandbox: Level::None,
+            sandbox: Sandbox::new(level),
             self_test: None,
             capture_bytes: DEFAULT_CAPTURE_BYTES,
         }
@@ -270,8 +274,9 @@ impl Call {
         self.validate_times()?;
         self.validate_env()?;
         self.limits.validate()?;
+        self.sandbox.validate()?;
         let reuses = |terms: &PythonTerms| terms.isolation == Isolation::Reuse;
-        if self.sandbox == Level::Strict && self.python().is_some_and(reuses) {
+        if self.sandbox.level == Level::Strict && self.python().is_some_and(reuses) {
             return Err(InvalidCall::new(
                 "isolation",
                 "at level `strict` each call has a process of its own: use `fresh`",

@@ -12,6 +12,8 @@ pub mod landlock;
 #[cfg(feature = "engine")]
 pub mod lease;
 #[cfg(feature = "engine")]
+pub mod machine_memory;
+#[cfg(feature = "engine")]
 pub mod mapping;
 #[cfg(feature = "engine")]
 pub mod memfd;

@@ -69,7 +69,7 @@ impl Key {
             && call.env.is_empty()
             && call.python().is_some_and(|terms| {
                 self.host == terms.host
-                    && self.nest == (call.sandbox == Level::Strict)
+                    && self.nest == (call.sandbox.level == Level::Strict)
                     && self.python == terms.python
                     && self.preload == terms.preload
             })
@@ -94,7 +94,7 @@ impl Key {
             preload: terms.preload.clone(),
             startup_env,
             host: terms.host.clone(),
-            nest: call.sandbox == Level::Strict,
+            nest: call.sandbox.level == Level::Strict,
         })
     }
 }

@@ -167,7 +167,7 @@ fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path) -> Program
         ),
         ("FAIRTRIAL_WORKER_ID".into(), Some(worker_id.to_owned())),
     ]);
-    if call.sandbox == Level::Strict {
+    if call.sandbox.level == Level::Strict {
         changes.insert("HOME".into(), changes["TMPDIR"].clone());
     }
     changes.extend(call.env.clone());

@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Level;
+use super::{Level, Network, Sandbox};
 use crate::call::{Call, Work};
-use crate::protocol::launcher::{Bind, Confine, LeafLimits, Network, World};
+use crate::protocol::launcher::{self, Bind, Confine, LeafLimits, World};
 
 /// Added to a candidate's score when the host is short of memory: it goes before anybody else.
 const OOM_SCORE: i32 = 800;
@@ -39,13 +39,10 @@ const SEEN: [&str; 24] = [
     "/etc/timezone",
 ];
 
-const SCRATCH_BYTES: u64 = 1 << 30;
-const SCRATCH_INODES: u64 = 50_000;
-
 /// The terms of a call above the level `none`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Terms {
-    level: Level,
+    sandbox: Sandbox,
     memory_bytes: Option<u64>,
     processes: Option<u64>,
     cwd: Option<PathBuf>,
@@ -56,8 +53,8 @@ pub(crate) struct Terms {
 impl Terms {
     /// None at the level `none`.
     pub(crate) fn of(call: &Call) -> Option<Self> {
-        (call.sandbox != Level::None).then(|| Self {
-            level: call.sandbox,
+        (call.sandbox.level != Level::None).then(|| Self {
+            sandbox: call.sandbox.clone(),
             memory_bytes: call.limits.memory_bytes,
             processes: call.limits.processes,
             cwd: match call.work {
@@ -74,16 +71,24 @@ impl Terms {
     pub(crate) fn confine(&self, scratch: &Path, paths: &[PathBuf]) -> Confine {
         let places = [Path::new("/dev/null"), Path::new("/dev/shm"), scratch];
         let writable = places.into_iter().chain(self.cwd.as_deref());
+        let writable = writable.chain(self.sandbox.write.iter().map(PathBuf::as_path));
+        let mut rlimits = rlimits();
+        rlimits.extend(
+            self.sandbox
+                .address_space
+                .map(|bytes| (libc::RLIMIT_AS, bytes)),
+        );
+        let cpus = self.sandbox.cpus.iter().flatten();
         Confine {
             leaf: Some(LeafLimits {
                 memory_bytes: self.memory_bytes,
                 processes: self.processes,
             }),
-            rlimits: rlimits(),
+            rlimits,
             oom_score: OOM_SCORE,
             writable: Some(writable.map(bytes).collect()),
-            cpus: Vec::new(),
-            world: (self.level == Level::Strict).then(|| self.world(scratch, paths)),
+            cpus: cpus.filter_map(|cpu| u32::try_from(*cpu).ok()).collect(),
+            world: (self.sandbox.level == Level::Strict).then(|| self.world(scratch, paths)),
         }
     }
 
@@ -91,25 +96,44 @@ impl Terms {
         let seen = SEEN.iter().map(Path::new);
         let seen = seen.chain(paths.iter().map(PathBuf::as_path));
         let seen = seen.chain(self.reads.iter().map(PathBuf::as_path));
+        let seen = seen.chain(self.sandbox.read.iter().map(PathBuf::as_path));
         let mut binds: Vec<Bind> = outermost(seen)
             .into_iter()
             .map(|path| bind(path, false))
             .collect();
-        binds.extend(self.cwd.iter().map(|cwd| bind(cwd, true)));
+        let writable = self.cwd.iter().chain(&self.sandbox.write);
+        binds.extend(writable.map(|path| bind(path, true)));
         World {
             binds,
-            devices: Vec::new(),
+            devices: self.devices(),
             scratch: bytes(scratch),
-            scratch_bytes: SCRATCH_BYTES,
-            scratch_inodes: SCRATCH_INODES,
-            network: Network::None,
+            scratch_bytes: self.sandbox.scratch_bytes.unwrap_or(0), // 0 is no quota, to the kernel too
+            scratch_inodes: self.sandbox.scratch_inodes.unwrap_or(0),
+            network: match self.sandbox.network {
+                Network::None => launcher::Network::None,
+                Network::Loopback => launcher::Network::Loopback,
+                Network::Host => launcher::Network::Host,
+            },
         }
+    }
+
+    /// The nodes of the devices asked for, as far as they are there.
+    fn devices(&self) -> Vec<Vec<u8>> {
+        if self.sandbox.devices.is_empty() {
+            return Vec::new();
+        }
+        let nodes = std::fs::read_dir("/dev").into_iter().flatten().flatten();
+        let nvidia = nodes.filter(|node| {
+            let name = node.file_name();
+            name.as_encoded_bytes().starts_with(b"nvidia")
+        });
+        nvidia.map(|node| bytes(&node.path())).collect()
     }
 }
 
 /// Where a call's modules are, or the program that it runs.
 fn reads(call: &Call) -> Vec<PathBuf> {
-    if call.sandbox != Level::Strict {
+    if call.sandbox.level != Level::Strict {
         return Vec::new();
     }
     let modules = call.python().map_or(&[][..], |terms| &terms.python_path);

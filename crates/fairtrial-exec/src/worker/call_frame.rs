@@ -44,7 +44,7 @@ pub(crate) fn call_frame(
     };
     if let Some(scratch) = scratch {
         let tmpdir = scratch.path().to_string_lossy().into_owned();
-        if call.sandbox == Level::Strict {
+        if call.sandbox.level == Level::Strict {
             env.insert("HOME".into(), Some(tmpdir.clone()));
         }
         env.insert("TMPDIR".into(), Some(tmpdir));

@@ -363,7 +363,7 @@ impl Facts<'_> {
                     "it used more processor time than allowed (SIGXCPU)",
                 )),
             ),
-            Exit::Signal(libc::SIGSYS) if self.call.sandbox == Level::Strict => (
+            Exit::Signal(libc::SIGSYS) if self.call.sandbox.level == Level::Strict => (
                 Verdict::Forbidden,
                 Some(ErrorReport::new(
                     "Forbidden",

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use fairtrial_exec::{Call, Isolation, Level, Outcome, Verdict};
+use fairtrial_exec::{Call, Isolation, Level, Outcome, Sandbox, Verdict};
 use fairtrial_tests::{Story, json};
 use serde_json::{Value as Json, json as j};
 
@@ -72,7 +72,7 @@ impl Outside {
     /// What a worker at that level could do.
     async fn worker(&self, level: Level) -> Json {
         let mut call = Story::call(TRY_EVERYTHING, &self.arguments());
-        call.sandbox = level;
+        call.sandbox = Sandbox::new(level);
         json(&self.story.run(call).await)
     }
 
@@ -80,7 +80,7 @@ impl Outside {
     async fn command(&self, level: Level) -> Json {
         let argv = ["python3", "-c", TRY_EVERYTHING, &self.arguments()];
         let mut call = Call::command(argv);
-        call.sandbox = level;
+        call.sandbox = Sandbox::new(level);
         let outcome = self.story.run(call).await;
         let text = outcome.stdout.text();
         serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text} {}", outcome.stderr.text()))
@@ -119,7 +119,7 @@ async fn what_a_level_forbids_is_refused_to_workers_and_to_commands() {
 }
 
 fn at(level: Level, mut call: Call) -> Call {
-    call.sandbox = level;
+    call.sandbox = Sandbox::new(level);
     call
 }
 
@@ -190,7 +190,7 @@ async fn a_full_directory_is_a_disk_limit_at_strict() {
         "def f():\n    n = 0\n    while True:\n        open(str(n), 'w').close()\n        n += 1\n";
     for source in [fill, many] {
         let mut call = at(Level::Strict, Story::call(source, "[]"));
-        call.limits.file_bytes = None;
+        call.limits.file_bytes = Some(8 << 30);
         let outcome = story.run(call).await;
         assert_eq!(outcome.verdict, Verdict::DiskLimit, "{:?}", outcome.error);
     }
