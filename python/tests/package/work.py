@@ -64,6 +64,34 @@ def crash(*args):
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+def read_nowhere(*args):
+    """A true segmentation fault, in foreign code."""
+    import ctypes
+
+    ctypes.string_at(0)
+
+
+def exhaust_memory(*args):
+    """Takes memory until it is stopped, and takes no refusal for an answer."""
+    kept = []
+    while True:
+        try:
+            kept.append(bytearray(b"x") * (16 << 20))
+        except MemoryError:
+            pass
+
+
+def return_lock(*args):
+    """A result that does not pickle."""
+    return threading.Lock()
+
+
+def ignore_sigterm_and_hang(*args):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        time.sleep(3600)
+
+
 def exit_process(code=0, *args):
     os._exit(code)
 
