@@ -359,6 +359,25 @@ def nested_squares(n, levels):
     return joblib.Parallel(n_jobs=2)(joblib.delayed(nested_squares)(n + k, levels - 1) for k in range(2))
 
 
+def nested_squares_by_name(n, levels, how):
+    """As `nested_squares`, where each level names the backend itself."""
+    import joblib
+
+    if not levels:
+        return square(n)
+    tasks = [joblib.delayed(nested_squares_by_name)(n + k, levels - 1, how) for k in range(2)]
+    if how == "Parallel":
+        return joblib.Parallel(n_jobs=2, backend="fairtrial")(tasks)
+    with joblib.parallel_config(backend="fairtrial", n_jobs=2):
+        return joblib.Parallel()(tasks)
+
+
+def nested_pids(count):
+    import joblib
+
+    return os.getpid(), joblib.Parallel(n_jobs=2, backend="fairtrial")(joblib.delayed(pid)() for _ in range(count))
+
+
 def nested_expected(n, levels):
     return [nested_expected(n + k, levels - 1) for k in range(2)] if levels else square(n)
 
