@@ -16,9 +16,9 @@ from shim_harness import (  # noqa: E402
     ACK,
     CALL,
     ERROR,
-    PACKAGE,
     PARTS,
     RUN,
+    SHIM_FILES,
     VALUE,
     WAIT_S,
     Zygote,
@@ -368,7 +368,7 @@ class Bootstrap(unittest.TestCase):
         if not old:
             self.skipTest("no interpreter older than 3.8 here")
         for python in old:
-            command = [str(python), "-c", (PACKAGE / "_bootstrap.py").read_text()]
+            command = [str(python), "-c", (SHIM_FILES / "bootstrap.py").read_text()]
             done = subprocess.run(command, stderr=subprocess.PIPE, timeout=WAIT_S)
             self.assertEqual(done.returncode, 1)
             expected = "Python %s is too old: fairtrial needs 3.8 or later\n" % python.parts[-3]
@@ -378,7 +378,7 @@ class Bootstrap(unittest.TestCase):
         """The parts share one namespace."""
         owners = {}
         for part in PARTS:
-            for node in ast.parse((PACKAGE / part).read_text()).body:
+            for node in ast.parse((SHIM_FILES / part).read_text()).body:
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                     names = [node.name]
                 elif isinstance(node, ast.Assign):

@@ -12,8 +12,8 @@ from shim_harness import (  # noqa: E402
     ACK,
     FILED,
     NEED,
-    PACKAGE,
     RUN,
+    SHIM_FILES,
     WAIT_S,
     Zygote,
     pickle_body,
@@ -70,7 +70,7 @@ class Numpy(unittest.TestCase):
         change = "def f(x):\n    x[0] = 7\n    return float(x.sum())"
         zygote = self.zygote()
         for size in (3, 1000, 1 << 16):
-            command = [self.python, "-c", script % (str(PACKAGE / "_codec.py"), size)]
+            command = [self.python, "-c", script % (str(SHIM_FILES / "codec.py"), size)]
             body = bytes.fromhex(subprocess.run(command, stdout=subprocess.PIPE, timeout=WAIT_S).stdout.decode())
             header = {"kind": "source", "source": change, "function": "f"}
             for in_file in (False, True):
