@@ -334,7 +334,7 @@ class Zygote:
     def request(self, descriptors):
         self.number += 1
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-        self.launcher.sendmsg([struct.pack("<I", self.number)], ancillary)
+        self.launcher.sendmsg([struct.pack("<IB", self.number, 0)], ancillary)  # 0: into no other namespace
         number, pid = struct.unpack("<Ii", self.launcher.recv(8))
         assert number == self.number
         return pid
