@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _codec, _engine
+from . import _engine
+from ._shim import codec as _codec
 
 DEFAULT_CAPTURE_BYTES = 1 << 20
 DEFAULT_OUTPUT_BYTES = 64 << 20

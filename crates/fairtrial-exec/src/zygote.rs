@@ -26,17 +26,19 @@ use crate::worker::link::Link;
 use crate::worker::pipes::Output;
 
 /// What the interpreter is told to run: reads the shim from its socket.
-const BOOTSTRAP: &str = include_str!("../../../python/fairtrial/_bootstrap.py");
+const BOOTSTRAP: &str = include_str!("../../../python/fairtrial/_shim/bootstrap.py");
 
 /// The shim's files in the order they are read: one source text.
-const SHIM: [&str; 7] = [
-    include_str!("../../../python/fairtrial/_codec.py"),
-    include_str!("../../../python/fairtrial/_report.py"),
-    include_str!("../../../python/fairtrial/_restore.py"),
-    include_str!("../../../python/fairtrial/_frames.py"),
-    include_str!("../../../python/fairtrial/_fork.py"),
-    include_str!("../../../python/fairtrial/_worker.py"),
-    include_str!("../../../python/fairtrial/_shim.py"),
+const SHIM: [&str; 9] = [
+    include_str!("../../../python/fairtrial/_shim/codec.py"),
+    include_str!("../../../python/fairtrial/_shim/report.py"),
+    include_str!("../../../python/fairtrial/_shim/restore.py"),
+    include_str!("../../../python/fairtrial/_shim/frames.py"),
+    include_str!("../../../python/fairtrial/_shim/fork.py"),
+    include_str!("../../../python/fairtrial/_shim/pickles.py"),
+    include_str!("../../../python/fairtrial/_shim/imports.py"),
+    include_str!("../../../python/fairtrial/_shim/worker.py"),
+    include_str!("../../../python/fairtrial/_shim/serve.py"),
 ];
 
 /// Output of a zygote that is kept for error messages.

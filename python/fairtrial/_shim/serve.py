@@ -1,5 +1,5 @@
 # The zygote: preloads, then forks workers; runs no candidate code. Last of the parts of the shim, which the engine
-# sends as one source: _codec.py, _report.py, _restore.py, _frames.py, _fork.py, _worker.py, _shim.py.
+# sends as one source.
 import _socket
 import errno as _errno
 import faulthandler as _faulthandler
