@@ -51,7 +51,7 @@ impl Launcher {
             };
         }
         task.bury(&reaped);
-        task.cell.kill();
+        task.cell.kill(reaped.pid);
         Ok(())
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Cell {
     pub(crate) user: Option<u32>,
     /// Its directory, if that has a quota.
     scratch: Option<Vec<u8>>,
+    /// Processes besides the leader when it ended.
+    pub(crate) leaked: Option<u64>,
     /// The quota was used up when somebody last looked.
     pub(crate) scratch_full: bool,
 }
@@ -56,8 +58,8 @@ impl Cell {
     }
 
     /// Ends all that is in it at once, where the kernel can; else its processes are found one by one.
-    pub(crate) fn kill(&mut self) {
-        self.look();
+    pub(crate) fn kill(&mut self, leader: i32) {
+        self.look(leader);
         if let Some(leaf) = &self.leaf {
             leaf.kill();
         }
@@ -66,8 +68,12 @@ impl Cell {
         }
     }
 
-    /// Looks whether the quota is used up, while there is still somebody by whom to look.
-    pub(crate) fn look(&mut self) {
+    /// Looks who is left besides the leader, and whether the quota is used up, while there is still somebody to look at.
+    pub(crate) fn look(&mut self, leader: i32) {
+        if let (Some(leaf), None) = (&self.leaf, self.leaked) {
+            let others = leaf.processes().into_iter().filter(|pid| *pid != leader);
+            self.leaked = Some(others.count() as u64);
+        }
         if let (Some(init), Some(scratch)) = (&self.init, &self.scratch) {
             let mut path = format!("/proc/{}/root", init.pid).into_bytes();
             path.extend(scratch);

@@ -59,7 +59,7 @@ impl Task {
     }
 
     pub(crate) fn kill(&mut self) {
-        self.cell.kill();
+        self.cell.kill(self.pid);
         match &self.pidfd {
             Some(pidfd) => {
                 signals::send(pidfd, rustix::process::Signal::KILL.as_raw()).ok(); // already gone is as good
@@ -92,7 +92,7 @@ impl Task {
 
     /// Its first process was reaped; what it left behind is looked for next.
     pub(crate) fn bury(&mut self, reaped: &Reaped) {
-        self.cell.look();
+        self.cell.look(self.pid);
         let now = now_ns();
         let end = End {
             status: reaped.status,
@@ -104,11 +104,7 @@ impl Task {
                 .watched
                 .as_ref()
                 .and_then(|watched| watched.peak_rss_bytes),
-            leaked: self
-                .cell
-                .leaf
-                .as_ref()
-                .map_or(0, |leaf| leaf.processes().len() as u64),
+            leaked: self.cell.leaked.unwrap_or(0),
             survivors: 0,
             scratch_full: self.cell.scratch_full,
             leaf: self.cell.counts(),

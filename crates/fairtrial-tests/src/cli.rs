@@ -42,6 +42,7 @@ impl Cli {
         )]
         let mut command = Command::new(binary());
         command.args(args).stdin(Stdio::null());
+        command.env("FAIRTRIAL_SANDBOX", "none"); // as in `bare`
         Self(command)
     }
 

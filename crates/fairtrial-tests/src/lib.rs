@@ -1,6 +1,7 @@
 //! What end-to-end tests are told with.
 
 mod alone;
+pub mod bare;
 mod cli;
 mod gate;
 mod host;

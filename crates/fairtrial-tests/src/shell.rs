@@ -68,7 +68,7 @@ impl Shell {
             .env("FAIRTRIAL_SPILL_DIR", self.path().join("spill"))
             // Variables of the locale reach every process below the engine.
             .env("LC_FAIRTRIAL_TEST", self.path());
-        let others = ["MAX_WORKERS", "IDLE_TIMEOUT_S", "NODE_ID", "SANDBOX"];
+        let others = ["MAX_WORKERS", "IDLE_TIMEOUT_S", "NODE_ID"];
         others.iter().fold(cli, |cli, name| {
             cli.env_remove(&format!("FAIRTRIAL_{name}"))
         })

@@ -11,6 +11,8 @@ use fairtrial_exec::{
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
+use crate::bare;
+
 /// Longer than anything here may take; a test that waits so long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -89,7 +91,7 @@ impl Story {
     /// A call of `f(*args)`.
     #[must_use]
     pub fn call(source: &str, args: &str) -> Call {
-        Call::source(source, "f", arguments(args))
+        bare::source(source, "f", arguments(args))
     }
 
     /// The same for a worker that is kept.

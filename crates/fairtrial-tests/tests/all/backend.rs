@@ -10,6 +10,7 @@ use fairtrial_exec::{
     Backend, Call, CallId, EngineError, Event, Exit, ExitReason, LocalBackend, LocalConfig,
     Outcome, Shutdown, Verdict, Work, available_cpus,
 };
+use fairtrial_tests::bare;
 use fairtrial_tests::{PATIENCE, Process, Story, is_alone, json, wait_until};
 
 const ONE: &str = "def f(): return 1\n";
@@ -100,7 +101,7 @@ async fn check_verdicts<B: Backend>(backend: &B) {
         ),
         (&["/no/such/program"], Verdict::SetupFailed, None),
     ] {
-        let outcome = run(backend, Call::command(argv.iter().copied())).await;
+        let outcome = run(backend, bare::command(argv.iter().copied())).await;
         assert_eq!((outcome.verdict, outcome.exit), (verdict, exit), "{argv:?}");
     }
 }
@@ -124,7 +125,7 @@ async fn check_output_is_captured<B: Backend>(backend: &B) {
 
 /// EX-90, section 8: a limit on output stops the call, and what is dropped is counted.
 async fn check_output_is_bounded<B: Backend>(backend: &B) {
-    let mut call = Call::command(["sh", "-c", "yes | head -c 100000"]);
+    let mut call = bare::command(["sh", "-c", "yes | head -c 100000"]);
     call.capture_bytes = 1000;
     let outcome = run(backend, call.clone()).await;
     assert_eq!(outcome.verdict, Verdict::Ok);
@@ -253,11 +254,11 @@ async fn check_events<B: Backend>(backend: &B) {
         Story::call("import os\ndef f(): os._exit(1)", "[]"),
     )
     .await;
-    let mut greedy = Call::command(["yes"]);
+    let mut greedy = bare::command(["yes"]);
     greedy.limits.output_bytes = Some(10_000);
     run(backend, greedy).await;
-    run(backend, Call::command(["true"])).await;
-    drop(begin(backend.execute(Call::command(["sleep", "600"]))).await);
+    run(backend, bare::command(["true"])).await;
+    drop(begin(backend.execute(bare::command(["sleep", "600"]))).await);
     run(backend, Story::reuse_call(ONE, "[]")).await;
     shut(backend).await;
     shut(backend).await;
@@ -434,7 +435,7 @@ async fn an_engine_error_has_its_complete() {
     let story = Story::with(|config| config.launcher = Some("/no/such/launcher".into()));
     let answers = tokio::join!(
         story.try_run(Story::call(ONE, "[]")),
-        story.try_run(Call::command(["true"]))
+        story.try_run(bare::command(["true"]))
     );
     assert!(answers.0.is_err() && answers.1.is_err());
     let events = story.end().await;

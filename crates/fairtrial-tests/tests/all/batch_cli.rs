@@ -273,9 +273,10 @@ fn a_bad_line_has_its_record_in_its_place_and_one_line_with_place_and_hint() {
             "`preload` does not go with `argv` (remove it)".into(),
         ),
         (
-            "{\"id\": 12, \"argv\": [\"true\"], \"sandbox\": \"strict\"}",
+            "{\"id\": 12, \"argv\": [\"true\"], \"sandbox\": \"strickt\"}",
             Some(41),
-            "`sandbox`: level `strict` is not available in this version; use `none`".into(),
+            "`sandbox`: unknown level `strickt`; the levels are `none`, `limits` and `strict`"
+                .into(),
         ),
         (
             "{\"id\": 13, \"argv\": [\"true\"], \"sandbox\": {\"level\": \"limits\", \"read\": [\"/r\"]}}",

@@ -1,6 +1,7 @@
 //! Command calls (EX-95, EX-96), by the engine and through the binary.
 
-use fairtrial_exec::{Call, Exit, Verdict, Work};
+use fairtrial_exec::{Exit, Verdict, Work};
+use fairtrial_tests::bare;
 use fairtrial_tests::{Shell, Story, wait_until};
 use serde_json::{Value as Json, json};
 
@@ -160,7 +161,7 @@ fn exit_code_and_signal_are_reported_apart() {
 #[tokio::test]
 async fn an_exit_code_of_137_is_no_signal() {
     let story = Story::new();
-    let outcome = story.run(Call::command(["sh", "-c", "exit 137"])).await;
+    let outcome = story.run(bare::command(["sh", "-c", "exit 137"])).await;
     assert_eq!(
         (outcome.verdict, outcome.exit),
         (Verdict::Exit, Some(Exit::Code(137)))
@@ -177,7 +178,7 @@ async fn input_is_written_without_deadlock_and_an_early_close_is_no_error() {
         ("head -c 10", 10),
         ("exec <&-; echo ok", 3),
     ] {
-        let mut call = Call::command(["sh", "-c", script]);
+        let mut call = bare::command(["sh", "-c", script]);
         let Work::Command(work) = &mut call.work else {
             unreachable!()
         };

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fairtrial_exec::{Backend, Call, EngineError, Event, ExitReason, Outcome, Verdict};
+use fairtrial_tests::bare;
 use fairtrial_tests::{Cli, Story, json, running_with, wait_until};
 use serde_json::json as j;
 
@@ -169,7 +170,7 @@ async fn descendants_die_with_their_call_whatever_they_do() {
     for function in sins {
         for end in ["return", "hang"] {
             let mark = story.path().join(format!("{function}-{end}"));
-            let mut call = Call::source(
+            let mut call = bare::source(
                 source,
                 function,
                 fairtrial_tests::arguments(&j!([end, mark]).to_string()),
@@ -289,7 +290,7 @@ async fn a_grace_lets_a_call_tidy_up_and_ends_all_the_same() {
     let deaf =
         "trap '' TERM; echo deaf; i=0; while [ $i -lt 400 ]; do sleep 0.05; i=$((i+1)); done";
     for (script, said, least) in [(tidy, "tidy\n", timeout), (deaf, "deaf\n", timeout + grace)] {
-        let mut call = Call::command(["sh", "-c", script]);
+        let mut call = bare::command(["sh", "-c", script]);
         call.timeout = Some(timeout);
         // For the one that tidies up the grace is no wait: it is long, and not used up.
         call.term_grace = if script == tidy {
@@ -303,7 +304,7 @@ async fn a_grace_lets_a_call_tidy_up_and_ends_all_the_same() {
         assert_eq!(outcome.stdout.text(), said);
         assert!(begin.elapsed() >= least, "{script}");
     }
-    let mut call = Call::command([
+    let mut call = bare::command([
         "sh",
         "-c",
         "trap 'echo tidy' TERM; i=0; while [ $i -lt 400 ]; do sleep 0.05; i=$((i+1)); done",

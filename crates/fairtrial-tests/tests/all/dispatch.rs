@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fairtrial_exec::{
-    Backend, Call, CallId, EngineError, Event, Execution, Outcome, Shutdown, Verdict,
-};
+use fairtrial_exec::{Backend, CallId, EngineError, Event, Execution, Outcome, Shutdown, Verdict};
+use fairtrial_tests::bare;
 use fairtrial_tests::{Gate, PATIENCE, Process, Story, json, wait_until};
 use rustix::process::Signal;
 
@@ -220,7 +219,7 @@ async fn race(seed: u64, calls: usize) {
     for _ in 0..calls {
         let arguments = format!("[{}]", dice.below(4) as f64 / 1000.0);
         let mut call = match dice.below(8) {
-            0 => Call::command(["true"]),
+            0 => bare::command(["true"]),
             1 | 2 => Story::call(nap, &arguments),
             _ => Story::reuse_call(nap, &arguments),
         };
@@ -356,7 +355,7 @@ async fn calls_start_in_the_order_of_submission_among_those_that_can() {
     let calls: Vec<_> = (0..12)
         .map(|n| {
             let call = match n % 3 {
-                0 => Call::command(["true"]),
+                0 => bare::command(["true"]),
                 1 => Story::call(ECHO, "[1]"),
                 _ => Story::reuse_call(ECHO, "[2]"),
             };

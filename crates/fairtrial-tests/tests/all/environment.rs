@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use fairtrial_exec::{Backend, Call, EngineError, LocalBackend};
+use fairtrial_exec::{Backend, EngineError, LocalBackend};
+use fairtrial_tests::bare;
 use fairtrial_tests::{Cli, Story, json, note};
 use serde_json::{Value as Json, json as j};
 
@@ -169,7 +170,7 @@ async fn a_backend_passes_what_its_lists_name_of_the_environment_it_was_given() 
         let names = j!([asked]).to_string();
         assert_eq!(json(&story.run(make(source, &names)).await), j!(passed));
     }
-    let outcome = story.run(Call::command(["env"])).await;
+    let outcome = story.run(bare::command(["env"])).await;
     let text = outcome.stdout.text();
     let mut names: Vec<_> = text
         .lines()
@@ -208,7 +209,7 @@ async fn a_call_sets_and_unsets_variables_for_itself_alone() {
         let plain = story.run(make(source, "[]")).await;
         assert_eq!(json(&plain), j!(["UTC", "-", "-"]));
     }
-    let mut call = Call::command(["sh", "-c", "echo ${TZ--} ${MINE--}"]);
+    let mut call = bare::command(["sh", "-c", "echo ${TZ--} ${MINE--}"]);
     call.env = [
         ("TZ".to_owned(), None),
         ("MINE".to_owned(), Some("1".to_owned())),

@@ -207,7 +207,7 @@ fn bad_usage_is_one_line_and_starts_nothing() {
     shell.write("latin.py", "");
     std::fs::write(shell.path().join("latin.py"), b"# \xe9\n").unwrap();
     let f = ["a.py", "--function", "f"];
-    let table: [(&[&str], &str); 15] = [
+    let table: [(&[&str], &str); 14] = [
         (
             &["b.py", "--function", "f"],
             "b.py: cannot read it: No such file or directory (give the path of a Python file)",
@@ -247,10 +247,6 @@ fn bad_usage_is_one_line_and_starts_nothing() {
         (
             &[f[0], f[1], f[2], "--memory", "5X"],
             "--memory: unknown unit `x` in `5X`; use K, M, G or T, as in `512M`",
-        ),
-        (
-            &[f[0], f[1], f[2], "--sandbox", "strict"],
-            "--sandbox: level `strict` is not available in this version; use `none`",
         ),
         (
             &[f[0], f[1], f[2], "--sandbox", "limits,network=none"],

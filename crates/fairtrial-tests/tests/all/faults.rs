@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fairtrial_exec::{Call, EngineError, Event, Exit, ExitReason, Outcome, Streams, Verdict, Work};
+use fairtrial_tests::bare;
 use fairtrial_tests::{Gate, PATIENCE, Process, Story, json, running_with, wait_until};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit, setrlimit};
@@ -248,7 +249,7 @@ async fn launchers_that_die_at_random_lose_no_call() {
                 let make = [Story::call, Story::reuse_call][number % 2];
                 let mut call = make(ONE, "[]");
                 if number % 3 == 0 {
-                    call = Call::command(["true"]);
+                    call = bare::command(["true"]);
                 }
                 story.backend.submit(call).expect("taken")
             })
@@ -315,7 +316,7 @@ fn a_spawn_that_fails_for_want_of_descriptors_is_tried_again_and_then_an_engine_
         // For a while: nobody notices.
         for _ in 0..5 {
             let held = hoard();
-            let waiting = [Story::call(ONE, "[]"), Call::command(["true"])]
+            let waiting = [Story::call(ONE, "[]"), bare::command(["true"])]
                 .map(|call| story.backend.submit(call).expect("taken"));
             tokio::time::sleep(Duration::from_millis(20)).await; // far below the three tries
             drop(held);
@@ -413,7 +414,7 @@ fn a_spawn_that_fails_for_want_of_processes_is_tried_again_and_then_an_engine_er
 const LONG: &[u8] = &[b'x'; 200_000];
 
 fn cat(input: &[u8]) -> Call {
-    let mut call = Call::command(["cat"]);
+    let mut call = bare::command(["cat"]);
     if let Work::Command(work) = &mut call.work {
         work.stdin = input.to_vec();
     }
@@ -423,7 +424,7 @@ fn cat(input: &[u8]) -> Call {
 /// The launcher of a story's backend, whose next call makes a scratch directory of its own.
 async fn launcher_of_commands(story: &Story) -> Process {
     let told = story
-        .run(Call::command(["sh", "-c", "touch used; echo $PPID"]))
+        .run(bare::command(["sh", "-c", "touch used; echo $PPID"]))
         .await;
     let pid = told.stdout.text().trim().parse().expect("a number");
     wait_until("its directory is removed", || {
@@ -456,7 +457,7 @@ async fn a_command_that_is_tried_again_has_its_input_again() {
                 output: None,
                 input: Some(input.into()),
             };
-            story.backend.submit_with(Call::command(["cat"]), streams)
+            story.backend.submit_with(bare::command(["cat"]), streams)
         } else {
             story.backend.submit(cat(LONG))
         };

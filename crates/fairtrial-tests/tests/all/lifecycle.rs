@@ -6,6 +6,7 @@ use std::time::Duration;
 use fairtrial_exec::{
     Backend, Call, Event, ExitReason, LocalBackend, LocalConfig, Recycle, Verdict,
 };
+use fairtrial_tests::bare;
 use fairtrial_tests::{Census, Gate, PATIENCE, Story, is_alone, json, wait_until};
 
 use crate::process::{launcher, script, with_python, worker};
@@ -43,7 +44,7 @@ fn constructing_a_backend_starts_nothing_and_makes_no_directory() {
         .build()
         .expect("a runtime can be had");
     let outcome = runtime
-        .block_on(backend.execute(Call::command(["true"])))
+        .block_on(backend.execute(bare::command(["true"])))
         .expect("the engine does its work");
     assert_eq!(outcome.verdict, Verdict::Ok);
     let after = Census::take(dir.path());
@@ -104,7 +105,7 @@ async fn an_interpreter_that_is_slow_to_start_delays_no_other_key() {
     for _ in 0..10 {
         assert_eq!(json(&story.source(ONE, "[]").await), 1);
         assert_eq!(json(&story.reuse(ONE, "[]").await), 1);
-        let command = story.run(Call::command(["true"])).await;
+        let command = story.run(bare::command(["true"])).await;
         assert_eq!(command.verdict, Verdict::Ok);
     }
     assert!(!opened.exists(), "all that while key A was starting");

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use fairtrial_exec::{Call, MeasuredBy, Outcome, PeakSource, Verdict};
+use fairtrial_exec::{MeasuredBy, Outcome, PeakSource, Verdict};
+use fairtrial_tests::bare;
 use fairtrial_tests::{Story, is_alone, json, note};
 use serde_json::json as j;
 
@@ -17,7 +18,7 @@ async fn wall_time_is_the_difference_of_the_time_stamps_exactly() {
     let calls = [
         Story::call(sleep, "[]"),
         Story::reuse_call(sleep, "[]"),
-        Call::command(["sleep", "0.1"]),
+        bare::command(["sleep", "0.1"]),
         Story::call("def f():\n    raise ValueError", "[]"),
     ];
     let mut last = 0;
@@ -94,7 +95,7 @@ async fn processor_time_is_the_calls_own() {
     // Of the whole tree, and of a command.
     let script = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
     let command = story
-        .run(Call::command(["sh", "-c", &format!("sh -c '{script}'")]))
+        .run(bare::command(["sh", "-c", &format!("sh -c '{script}'")]))
         .await
         .metrics;
     assert!(command.user_ns > Some(5_000_000), "{command:?}");
@@ -105,7 +106,7 @@ async fn processor_time_is_the_calls_own() {
 #[tokio::test]
 async fn what_was_not_measured_is_null() {
     let story = Story::new();
-    let outcome = story.run(Call::command(["no-such-program-anywhere"])).await;
+    let outcome = story.run(bare::command(["no-such-program-anywhere"])).await;
     assert_eq!(outcome.verdict, Verdict::SetupFailed);
     let metrics = outcome.metrics.to_json();
     for name in [
@@ -157,7 +158,7 @@ fn a_large_host_does_not_raise_the_peak_of_what_it_runs() {
         .build();
     runtime.expect("a runtime").block_on(async {
         let story = Story::new();
-        let command = story.run(Call::command(["true"])).await;
+        let command = story.run(bare::command(["true"])).await;
         let metrics = command.metrics;
         assert!(
             metrics
@@ -257,7 +258,7 @@ async fn workers_and_nodes_have_names_that_the_worker_knows() {
         ids.push(id);
     }
     let outcome = story
-        .run(Call::command([
+        .run(bare::command([
             "sh",
             "-c",
             "echo $FAIRTRIAL_WORKER_ID $FAIRTRIAL_NODE_ID",

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fairtrial_exec::{Call, Exit, Verdict};
+use fairtrial_exec::{Exit, Verdict};
+use fairtrial_tests::bare;
 use fairtrial_tests::{Story, anonymous_bytes, is_alone, note, running_with, stress, wait_until};
 use serde_json::json as j;
 
@@ -173,7 +174,7 @@ async fn a_call_that_wrote_too_much_and_ended_at_once_is_over_the_limit_all_the_
         Story::reuse_call("def f():\n    print('x' * 5000)\n    return 1", "[]"),
         Story::call("def f():\n    print('x' * 5000)\n    raise KeyError", "[]"),
         Story::call("import os\nprint('x' * 5000)\nos._exit(0)", "[]"),
-        Call::command(["head", "-c", "5000", "/dev/zero"]),
+        bare::command(["head", "-c", "5000", "/dev/zero"]),
     ];
     for (number, mut call) in calls.into_iter().enumerate() {
         call.limits.output_bytes = Some(4999);
@@ -219,7 +220,7 @@ async fn a_grandchild_that_holds_the_output_open_delays_nothing() {
     let story = Story::new();
     let script = "echo here; (setsid sleep 41.379 &) ; exit 0";
     let begin = std::time::Instant::now();
-    let outcome = story.run(Call::command(["sh", "-c", script])).await;
+    let outcome = story.run(bare::command(["sh", "-c", script])).await;
     assert_eq!(
         (outcome.verdict, outcome.stdout.text()),
         (Verdict::Ok, "here\n".to_owned())

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fairtrial_exec::{Call, EngineError, Outcome, Verdict};
+use fairtrial_tests::bare;
 use fairtrial_tests::{Cli, Process, Story, json, running_with, wait_until};
 use rustix::process::Signal;
 
@@ -54,7 +55,7 @@ async fn a_backend_has_one_launcher_which_is_small_and_has_one_thread() {
     let other_key = with_env(Story::reuse_call(PID, "[]"), "PYTHONHASHSEED", "7");
     let second = worker(&story.run(other_key).await).parent();
     let shown = story
-        .run(Call::command(["sh", "-c", "echo $PPID"]))
+        .run(bare::command(["sh", "-c", "echo $PPID"]))
         .await
         .stdout
         .text();
@@ -102,7 +103,7 @@ async fn a_launcher_of_another_protocol_version_is_an_engine_error() {
         config.launcher = Some(path);
     });
     let error = story
-        .try_run(Call::command(["true"]))
+        .try_run(bare::command(["true"]))
         .await
         .expect_err("nothing can run");
     assert!(
@@ -149,7 +150,7 @@ def f():
         assert_eq!(places.len(), 4, "{seen:?}");
         assert!(!format!("{seen:?}").contains("left_open"), "{seen:?}");
     }
-    let listed = story.run(Call::command(["ls", "/proc/self/fd"])).await;
+    let listed = story.run(bare::command(["ls", "/proc/self/fd"])).await;
     assert_eq!(
         listed.stdout.text(),
         "0\n1\n2\n3\n",

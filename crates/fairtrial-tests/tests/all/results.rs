@@ -2,9 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use fairtrial_exec::{
-    Body, Call, EngineError, Outcome, ResultFormat, SourceWork, Verdict, Work, value,
-};
+use fairtrial_exec::{Body, EngineError, Outcome, ResultFormat, SourceWork, Verdict, Work, value};
+use fairtrial_tests::bare;
 use fairtrial_tests::{
     Cli, Story, anonymous_bytes, arguments, is_alone, json, note, stress, wait_until,
 };
@@ -286,7 +285,7 @@ pub(crate) async fn forged(story: &Story, payload: &[u8]) -> Outcome {
     let args = value::Value::Tuple(vec![value::Value::Bytes(payload.to_vec())]);
     let both = value::Value::Tuple(vec![args, value::Value::Dict(Vec::new())]);
     story
-        .run(Call::source(FORGER, "forged", value::encode(&both)))
+        .run(bare::source(FORGER, "forged", value::encode(&both)))
         .await
 }
 
@@ -311,7 +310,7 @@ async fn large_arguments_arrive_mapped_and_writable() {
         ]);
         let encoded = value::encode(&both);
         drop(both);
-        let outcome = story.run(Call::source(source, "f", encoded)).await;
+        let outcome = story.run(bare::source(source, "f", encoded)).await;
         assert_eq!(json(&outcome), j!([size, 122, 2, 120, {"$bytes": "YmE="}]));
     }
     story.end().await;
@@ -429,7 +428,7 @@ async fn what_is_no_single_whole_reply_is_a_bad_result_with_the_reason() {
     let story = Story::with(|config| config.memfd_cap_bytes = Some(1));
     let mut wrong = Vec::new();
     for (function, reason) in sins {
-        let mut call = Call::source(FORGER, function, arguments("[]"));
+        let mut call = bare::source(FORGER, function, arguments("[]"));
         call.timeout = Some(std::time::Duration::from_secs(15));
         let outcome = story.run(call).await;
         let message = outcome.error.map(|error| error.message).unwrap_or_default();
@@ -446,7 +445,7 @@ async fn what_is_no_single_whole_reply_is_a_bad_result_with_the_reason() {
 async fn a_reused_worker_that_sends_junk_costs_its_own_call_alone() {
     let story = Story::with(|config| config.max_workers = 1);
     for function in ["junk", "a_closed_socket", "huge_length"] {
-        let mut call = Call::source(FORGER, function, arguments("[]"));
+        let mut call = bare::source(FORGER, function, arguments("[]"));
         call.python_mut().expect("a source call").isolation = fairtrial_exec::Isolation::Reuse;
         let sin = story.run(call).await;
         assert_eq!(
@@ -467,7 +466,7 @@ async fn a_reused_worker_that_sends_junk_costs_its_own_call_alone() {
 async fn a_reply_of_another_generation_is_dropped() {
     let story = Story::new();
     let outcome = story
-        .run(Call::source(
+        .run(bare::source(
             FORGER,
             "of_another_generation",
             arguments("[]"),

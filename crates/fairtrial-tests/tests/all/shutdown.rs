@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use fairtrial_exec::{
-    Backend, Call, EngineError, Event, LocalBackend, LocalConfig, Outcome, Shutdown, Verdict,
+    Backend, EngineError, Event, LocalBackend, LocalConfig, Outcome, Shutdown, Verdict,
 };
+use fairtrial_tests::bare;
 use fairtrial_tests::{Census, Gate, PATIENCE, Process, Story, is_alone, json, wait_until};
 
 use crate::lifecycle::{ONE, count};
@@ -170,7 +171,7 @@ async fn shutdown_may_come_first_and_may_come_again() {
     let story = Story::new();
     story.backend.shutdown(Shutdown::default()).await;
     story.backend.shutdown(Shutdown::now()).await;
-    let refused = story.try_run(Call::command(["true"])).await;
+    let refused = story.try_run(bare::command(["true"])).await;
     assert!(matches!(refused, Err(EngineError::ShutDown)), "{refused:?}");
     let events = story.end().await;
     assert_eq!(events, [Event::Shutdown]);
@@ -179,7 +180,7 @@ async fn shutdown_may_come_first_and_may_come_again() {
     story.source(ONE, "[]").await;
     story.backend.shutdown(Shutdown::default()).await;
     story.backend.shutdown(Shutdown::default()).await;
-    let refused = story.try_run(Call::command(["true"])).await;
+    let refused = story.try_run(bare::command(["true"])).await;
     assert!(matches!(refused, Err(EngineError::ShutDown)), "{refused:?}");
     assert_eq!(count(&story.end().await, "shutdown"), 1);
 }
@@ -282,8 +283,8 @@ async fn live(dir: &std::path::Path) {
         Story::call("def f(): return b'x' * (3 << 20)", "[]"),
         Story::call("import os\ndef f(): os._exit(3)", "[]"),
         with_env(Story::call(ONE, "[]"), "PYTHONHASHSEED", "5"),
-        Call::command(["sh", "-c", "exit 4"]),
-        Call::command(["/no/such/program"]),
+        bare::command(["sh", "-c", "exit 4"]),
+        bare::command(["/no/such/program"]),
         timed,
     ];
     let running = calls.map(|call| backend.submit(call).expect("taken"));

@@ -6,7 +6,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use fairtrial_exec::{Call, Outcome, Stream, Streams, Tap, Verdict};
+use fairtrial_exec::{Outcome, Stream, Streams, Tap, Verdict};
+use fairtrial_tests::bare;
 use fairtrial_tests::{PATIENCE, Process, Shell, Story, running_with, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value as Json;
@@ -252,7 +253,7 @@ async fn a_tap_that_nobody_reads_does_not_keep_the_deadline() {
     let story = Story::new();
     let flood = "import os\ndef f():\n    while True: os.write(1, b'x' * 65536)\n";
     let calls = [
-        Call::command(["sh", "-c", "yes >&2 & exec yes"]),
+        bare::command(["sh", "-c", "yes >&2 & exec yes"]),
         Story::call(flood, "[]"),
         Story::reuse_call(flood, "[]"),
     ];
@@ -292,7 +293,7 @@ async fn a_tap_is_told_which_stream_wrote_what() {
     let story = Story::new();
     let source = "import os\ndef f():\n    print('out', flush=True)\n    os.write(2, b'err')\n    return 1\n";
     let calls = [
-        Call::command(["sh", "-c", "echo out; printf err >&2; exit 3"]),
+        bare::command(["sh", "-c", "echo out; printf err >&2; exit 3"]),
         Story::call(source, "[]"),
         Story::reuse_call(source, "[]"),
         Story::reuse_call(source, "[]"),

@@ -1,6 +1,7 @@
 //! What a call finds when it begins: path, signals, directories; and what it may raise (EX-34 to EX-37).
 
 use fairtrial_exec::{Call, Isolation, PickledWork, PythonTerms, ResultFormat, Verdict, Work};
+use fairtrial_tests::bare;
 use fairtrial_tests::{Story, json};
 use serde_json::json as j;
 
@@ -105,7 +106,7 @@ async fn source_and_command_calls_have_a_scratch_directory_of_their_own() {
     assert_eq!(json(&story.reuse(source, "[]").await), expected);
     let script =
         "test \"$(pwd)\" = \"$TMPDIR\" && stat -c %a . && ls -A && readlink /proc/self/fd/0";
-    let outcome = story.run(Call::command(["sh", "-c", script])).await;
+    let outcome = story.run(bare::command(["sh", "-c", script])).await;
     assert_eq!(outcome.stdout.text(), "700\n/dev/null\n");
     story.end().await;
 }
@@ -125,7 +126,7 @@ async fn a_given_cwd_is_kept_and_one_that_cannot_be_entered_is_a_failed_set_up()
         for mut call in [
             Story::call(source, "[]"),
             Story::reuse_call(source, "[]"),
-            Call::command(["pwd"]),
+            bare::command(["pwd"]),
         ] {
             call.cwd = Some(cwd.clone());
             let command = matches!(call.work, Work::Command(_));

@@ -1,6 +1,7 @@
 //! Values of the `data` codec, from Python to the engine and back, and in JSON (EX-65 to EX-69).
 
-use fairtrial_exec::{Call, Verdict, value};
+use fairtrial_exec::{Verdict, value};
+use fairtrial_tests::bare;
 use fairtrial_tests::{Cli, Story, anonymous_bytes, arguments, json, note};
 use serde_json::{Value as Json, json as j};
 
@@ -83,7 +84,7 @@ async fn numpy_values_make_the_round_trip_and_memmaps_arrive_as_arrays() {
         "np.arange(100_000.0)",
     ];
     let call = |source: &str, args: Vec<u8>| {
-        let mut call = Call::source(source, "f", args);
+        let mut call = bare::source(source, "f", args);
         call.python_mut().expect("a source call").python = python.to_string_lossy().into_owned();
         call
     };

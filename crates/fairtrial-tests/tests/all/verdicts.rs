@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fairtrial_exec::{Call, ErrorReport, Exit, Outcome, Verdict};
+use fairtrial_exec::{ErrorReport, Exit, Outcome, Verdict};
+use fairtrial_tests::bare;
 use fairtrial_tests::{Cli, Story, json, stress};
 
 /// EX-70, EX-71: one table, both ways to run a function.
@@ -52,7 +53,7 @@ async fn each_end_has_its_verdict() {
         ("exit 3", Verdict::Exit, Some(Exit::Code(3))),
         ("kill -9 $$", Verdict::Signal, Some(Exit::Signal(9))),
     ] {
-        let outcome = story.run(Call::command(["sh", "-c", script])).await;
+        let outcome = story.run(bare::command(["sh", "-c", script])).await;
         assert_eq!((outcome.verdict, outcome.exit), (verdict, exit), "{script}");
     }
     story.end().await;
@@ -100,7 +101,7 @@ async fn a_limit_that_killed_is_the_verdict_and_not_the_signal_it_killed_with() 
         );
     }
     // Here it is the kernel that kills, with a signal that has no other cause.
-    let mut command = Call::command(["sh", "-c", "exec head -c 5000 /dev/zero > x"]);
+    let mut command = bare::command(["sh", "-c", "exec head -c 5000 /dev/zero > x"]);
     command.limits.file_bytes = Some(1000);
     for call in [over_file, command] {
         assert_eq!(story.run(call).await.verdict, Verdict::DiskLimit);
@@ -294,7 +295,7 @@ async fn a_function_that_cannot_be_called_is_an_exception_that_names_what_is_the
         assert_eq!(error.kind, kind, "{source}");
         assert!(error.message.contains(named), "{source}: {}", error.message);
     }
-    let near = Call::source(
+    let near = bare::source(
         "def solve():\n    pass",
         "slove",
         fairtrial_tests::arguments("[]"),

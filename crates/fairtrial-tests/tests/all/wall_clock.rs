@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use fairtrial_exec::{Call, Event, Execution, Outcome, Verdict};
+use fairtrial_tests::bare;
 use fairtrial_tests::{Gate, PATIENCE, Process, Story, is_alone_with, json, note, wait_until};
 
 use crate::process::script;
@@ -78,7 +79,7 @@ async fn calls_under_a_stepped_clock() {
     for days in [800, 0] {
         // Set before the step, and near: not postponed by it.
         let begun = story.events().len();
-        let short = submit(limited(Call::command(["sleep", "50"]), 1));
+        let short = submit(limited(bare::command(["sleep", "50"]), 1));
         wait_until("it runs", || {
             let events = story.events();
             events[begun..]
@@ -86,7 +87,7 @@ async fn calls_under_a_stepped_clock() {
                 .any(|event| matches!(event, Event::Start { .. }))
         })
         .await;
-        let mut waiting = Call::command(["true"]); // no slot is free
+        let mut waiting = bare::command(["true"]); // no slot is free
         waiting.queue_timeout = Some(Duration::from_millis(200));
         let waiting = submit(waiting);
         step(days * DAY_S);
@@ -95,7 +96,7 @@ async fn calls_under_a_stepped_clock() {
         assert_eq!(ended(short).await.verdict, Verdict::Timeout);
         // Whatever woke engine and launcher: the other call's hour is not over.
         assert_eq!(
-            ended(submit(Call::command(["true"]))).await.verdict,
+            ended(submit(bare::command(["true"]))).await.verdict,
             Verdict::Ok
         );
     }
