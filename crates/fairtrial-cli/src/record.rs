@@ -162,10 +162,11 @@ struct InForceJson<'a>(&'a InForce);
 
 impl Serialize for InForceJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(4))?;
+        let mut map = serializer.serialize_map(Some(5))?;
         map.serialize_entry("requested", &self.0.requested.to_string())?;
         map.serialize_entry("effective", &self.0.effective.to_string())?;
         map.serialize_entry("mode", self.0.mode)?;
+        map.serialize_entry("digest", &self.0.digest())?;
         map.serialize_entry("mechanisms", &MechanismsJson(self.0))?;
         map.end()
     }
@@ -240,11 +241,13 @@ mod tests {
                         name: "tree_kill",
                         state: State::Enforced,
                         via: "pidfd",
+                        hint: "",
                     },
                     Mechanism {
                         name: "memory",
                         state: State::Unavailable,
                         via: "level `none`",
+                        hint: "",
                     },
                 ],
             },

@@ -76,8 +76,8 @@ pub use {
     metrics::{MeasuredBy, Metrics, PeakSource},
     outcome::{EncodedValue, ErrorReport, Exit, Outcome},
     sandbox::{
-        DEFAULT_LEVEL, InForce, Level, Mechanism, Network, OnMissing, SANDBOX_KEYS,
-        SANDBOX_VARIABLE, Sandbox, State,
+        Attempts, DEFAULT_LEVEL, InForce, Level, Mechanism, Network, OnMissing, SANDBOX_KEYS,
+        SANDBOX_VARIABLE, Sandbox, State, self_test,
     },
     scratch::{ScratchDir, ScratchRoot, sweep_dead_roots},
     spill::{

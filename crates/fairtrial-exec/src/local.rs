@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Poll, ready};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -28,8 +29,9 @@ use crate::linux::machine_memory::MachineMemory;
 use crate::linux::monotonic::now_ns;
 use crate::listener::{Listener, Streams};
 use crate::observers::Observers;
-use crate::sandbox::Level;
+use crate::sandbox::{InForce, Level, Sandbox, in_force};
 use crate::spill::{ArgumentFile, SpillDir, SpillPolicy};
+use crate::worker::Mode;
 use pool::{Command, Pool};
 
 /// Runs calls on this machine. Constructing it starts nothing; the first call does.
@@ -69,10 +71,16 @@ impl LocalBackend {
         }
     }
 
-    /// What the level `none` brings on this machine.
+    /// What a level brings on this machine to a call that has a process of its own, by default limits.
     #[must_use]
-    pub fn sandbox_report() -> Vec<crate::sandbox::Mechanism> {
-        crate::sandbox::standing().to_vec()
+    pub fn sandbox_report(level: Level) -> InForce {
+        let mut call = Call::command(["true"]);
+        call.sandbox = Sandbox::new(level);
+        if level != Level::None {
+            (call.limits.memory_bytes, call.limits.processes) = (Some(1), Some(1));
+            call.limits.cpu = Some(Duration::from_secs(1));
+        }
+        in_force(&call, Mode::Command)
     }
 
     /// Submits a call. The returned execution can be awaited, cancelled, or dropped, which cancels too.

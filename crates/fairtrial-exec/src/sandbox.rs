@@ -1,7 +1,9 @@
 //! What isolation a call asks for, and whether its level has it. Brings nothing about: the mechanisms are in `linux`.
 
 mod command_line;
+mod means;
 mod report;
+mod selftest;
 mod terms;
 
 use std::ffi::OsStr;
@@ -10,8 +12,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::call::InvalidCall;
+pub(crate) use means::Means;
 pub use report::{InForce, Mechanism, State};
-pub(crate) use report::{in_force, standing};
+pub(crate) use report::{in_force, lacking};
+pub use selftest::{Attempts, self_test};
 
 pub(crate) use terms::Terms;
 

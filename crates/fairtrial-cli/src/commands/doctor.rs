@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use fairtrial_exec::linux::nameless;
 use fairtrial_exec::{
-    Backend, Call, Level, LocalBackend, LocalConfig, Mechanism, Size, SpillDir, Verdict, value,
+    Attempts, Backend, Call, InForce, Level, LocalBackend, LocalConfig, Mechanism, Sandbox, Size,
+    SpillDir, Verdict, self_test, value,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -24,10 +25,18 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let config = engine::config(None)?;
     let mut findings = Findings::of_machine(&config);
-    findings.tests = engine::run(async {
+    (findings.tests, findings.levels) = engine::run(async {
         let mut interrupt = Interrupt::listen()?;
         let backend = Arc::new(LocalBackend::new(config));
-        let tests = interrupt.or(self_tests(&backend)).await;
+        let tests = async {
+            let mut levels = Vec::new();
+            let tests = self_tests(&backend).await?;
+            for level in [Level::None, Level::Limits, Level::Strict] {
+                levels.push(LevelFindings::find(&backend, level).await?);
+            }
+            Ok((tests, levels))
+        };
+        let tests = interrupt.or(tests).await;
         engine::stop(&backend).await;
         tests?
     })?;
@@ -56,11 +65,59 @@ struct Findings {
     cpus: usize,
     max_workers: usize,
     node_id: String,
-    mechanisms: Vec<Mechanism>,
     tests: Vec<SelfTest>,
+    levels: Vec<LevelFindings>,
     spill_dir: SpillDir,
     /// Free bytes, or why it cannot be used.
     spill: Result<u64, String>,
+}
+
+/// A level: what it brings here, and what was found by trying.
+struct LevelFindings {
+    level: Level,
+    in_force: InForce,
+    /// Whether each attempt was refused; or why nothing could be confined so.
+    attempts: Result<Attempts, String>,
+}
+
+impl LevelFindings {
+    async fn find(backend: &LocalBackend, level: Level) -> Result<Self, Failure> {
+        let attempts = match level {
+            Level::None => Ok(Attempts::new()), // it forbids nothing that could be tried
+            _ => self_test(backend, level)
+                .await
+                .unwrap_or_else(|error| Err(error.to_string())),
+        };
+        Ok(Self {
+            level,
+            in_force: LocalBackend::sandbox_report(level),
+            attempts,
+        })
+    }
+
+    /// What should have been refused and was not.
+    fn failed(&self) -> Vec<&str> {
+        let open: &[&str] = match self.level {
+            Level::Strict => &[],
+            _ => &["connect", "read_canary", "unshare"], // open at this level (SB-18)
+        };
+        let attempts = self.attempts.iter().flatten();
+        let allowed = attempts.filter(|(what, denied)| !denied && !open.contains(&what.as_str()));
+        allowed.map(|(what, _)| what.as_str()).collect()
+    }
+
+    fn state(&self) -> String {
+        match &self.attempts {
+            Err(problem) => format!("unavailable: {problem}"),
+            Ok(_) if !self.failed().is_empty() => {
+                format!("FAILED its self-test: {} allowed", self.failed().join(", "))
+            }
+            Ok(_) if self.in_force.effective < self.level => {
+                format!("partly available: as good as `{}`", self.in_force.effective)
+            }
+            Ok(_) => "available".to_owned(),
+        }
+    }
 }
 
 /// One kind of call, tried twice: cold, then warm.
@@ -85,6 +142,7 @@ async fn self_tests(backend: &LocalBackend) -> Result<Vec<SelfTest>, Failure> {
     let mut done = Vec::new();
     for (name, what, mut call) in tests {
         call.timeout = Some(TEST_TIMEOUT);
+        call.sandbox = Sandbox::new(Level::None);
         let result = match try_call(backend, &call).await {
             Ok(cold) => try_call(backend, &call).await.map(|warm| [cold, warm]),
             Err(problem) => Err(problem),
@@ -122,8 +180,8 @@ impl Findings {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             max_workers: config.max_workers,
             node_id: config.node_id.clone(),
-            mechanisms: LocalBackend::sandbox_report(),
             tests: Vec::new(),
+            levels: Vec::new(),
             spill: spill_state(&spill_dir),
             spill_dir,
         }
@@ -134,17 +192,14 @@ impl Findings {
         self.tests.iter().any(|test| test.result.is_ok())
     }
 
-    fn levels(&self) -> [(Level, &'static str); 3] {
-        let none = if self.works() {
-            "available"
-        } else {
-            "does not work, see the self-test"
-        };
-        [
-            (Level::None, none),
-            (Level::Limits, "not in this version"),
-            (Level::Strict, "not in this version"),
-        ]
+    fn levels(&self) -> Vec<(Level, String)> {
+        let levels = self.levels.iter().map(|found| match found.level {
+            Level::None if !self.works() => {
+                (found.level, "does not work, see the self-test".to_owned())
+            }
+            level => (level, found.state()),
+        });
+        levels.collect()
     }
 
     fn text(&self) -> String {
@@ -166,16 +221,8 @@ impl Findings {
         for (level, state) in self.levels() {
             text += &format!("  {:<8} {state}\n", level.to_string());
         }
-        text += "\nmechanisms at level `none`\n";
-        let width = self
-            .mechanisms
-            .iter()
-            .map(|m| m.name.len())
-            .max()
-            .unwrap_or(0);
-        for mechanism in &self.mechanisms {
-            let Mechanism { name, state, via } = mechanism;
-            text += &format!("  {name:<width$}  {:<11}  {via}\n", state.name());
+        for found in &self.levels {
+            text += &found.text();
         }
         text += "\nself-test\n";
         for test in &self.tests {
@@ -193,15 +240,14 @@ impl Findings {
                 (level.to_string(), entry)
             })
             .collect();
-        let mechanisms: Map<_, _> = self
-            .mechanisms
+        let reports: Map<_, _> = self
+            .levels
             .iter()
-            .map(|m| {
-                (
-                    m.name.to_owned(),
-                    json!({"state": m.state.name(), "via": m.via}),
-                )
-            })
+            .map(|found| (found.level.to_string(), found.json()))
+            .collect();
+        let mechanisms: Map<_, _> = reports
+            .iter()
+            .map(|(level, report)| (level.clone(), report["mechanisms"].clone()))
             .collect();
         let tests: Map<_, _> = self
             .tests
@@ -215,7 +261,9 @@ impl Findings {
             "max_workers": self.max_workers,
             "node_id": self.node_id,
             "levels": levels,
-            "mechanisms": {"none": mechanisms},
+            "mechanisms": mechanisms,
+            "reports": reports,
+            "uid": rustix::process::geteuid().as_raw(),
             "self_test": tests,
             "spill": {
                 "dir": self.spill_dir.path().to_string_lossy(),
@@ -223,6 +271,54 @@ impl Findings {
                 "error": self.spill.as_ref().err(),
             },
         })
+    }
+}
+
+impl LevelFindings {
+    fn text(&self) -> String {
+        let mut text = format!("\nmechanisms at level `{}`\n", self.level);
+        let mechanisms = &self.in_force.mechanisms;
+        let width = mechanisms.iter().map(|m| m.name.len()).max().unwrap_or(0);
+        for mechanism in mechanisms {
+            let Mechanism {
+                name,
+                state,
+                via,
+                hint,
+            } = mechanism;
+            let hint = match *hint {
+                "" => String::new(),
+                hint => format!("; {hint}"),
+            };
+            text += &format!("  {name:<width$}  {:<11}  {via}{hint}\n", state.name());
+        }
+        if let Ok(attempts) = &self.attempts
+            && !attempts.is_empty()
+        {
+            let words = attempts.iter().map(|(what, denied)| {
+                let word = if *denied { "denied" } else { "allowed" };
+                format!("{what} {word}")
+            });
+            let words: Vec<_> = words.collect();
+            text += &format!("  tried: {}\n", words.join(", "));
+        }
+        text
+    }
+
+    fn json(&self) -> Json {
+        let mut report = self.in_force.to_json();
+        let attempts: Map<_, _> = self
+            .attempts
+            .iter()
+            .flatten()
+            .map(|(what, denied)| {
+                let word = if *denied { "denied" } else { "allowed" };
+                (what.clone(), json!(word))
+            })
+            .collect();
+        report["selftest"] = Json::Object(attempts);
+        report["error"] = json!(self.attempts.as_ref().err());
+        report
     }
 }
 

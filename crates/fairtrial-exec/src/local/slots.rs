@@ -16,10 +16,11 @@ use crate::dispatch::{Dispatch, Site, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, ExitReason};
 use crate::protocol::launcher::TaskId;
-use crate::sandbox::Terms;
+use crate::sandbox::{Terms, lacking};
 use crate::verdict::Verdict;
 use crate::worker::Mode;
 use crate::worker::drive::ToWorker;
+use crate::zygote::setup_error;
 
 impl Pool {
     /// Gives free slots to the oldest calls that can start, and warms interpreters for those that cannot yet.
@@ -51,7 +52,11 @@ impl Pool {
     /// A call that is about to start, unless nobody wants it any more.
     fn if_wanted(&mut self, dispatch: Dispatch) -> Option<Dispatch> {
         if dispatch.listener.wants_start() {
-            return Some(dispatch);
+            let Some(problem) = lacking(&dispatch.call, mode_of(&dispatch)) else {
+                return Some(dispatch);
+            };
+            self.resolve_unstarted(dispatch, Verdict::SetupFailed, setup_error(problem));
+            return None;
         }
         self.resolve_unstarted(dispatch, Verdict::Cancelled, cancelled());
         None

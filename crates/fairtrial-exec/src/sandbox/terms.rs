@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Level, Network, Sandbox};
+use super::{Level, Means, Network, Sandbox};
 use crate::call::{Call, Work};
 use crate::protocol::launcher::{self, Bind, Confine, LeafLimits, World};
 
@@ -86,7 +86,7 @@ impl Terms {
             }),
             rlimits,
             oom_score: OOM_SCORE,
-            writable: Some(writable.map(bytes).collect()),
+            writable: (Means::here().landlock > 0).then(|| writable.map(bytes).collect()),
             cpus: cpus.filter_map(|cpu| u32::try_from(*cpu).ok()).collect(),
             world: (self.sandbox.level == Level::Strict).then(|| self.world(scratch, paths)),
         }
