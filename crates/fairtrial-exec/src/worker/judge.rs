@@ -517,6 +517,14 @@ fn stacks(bytes: &[u8]) -> String {
     users.flat_map(|line| [line, "\n"]).collect()
 }
 
+/// `SIGSEGV`, `EXIT(3)` and the like.
+pub(crate) fn exit_name(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("EXIT({code})"),
+        Exit::Signal(signal) => signal_name(signal),
+    }
+}
+
 /// `SIGSEGV` and the like.
 fn signal_name(signal: i32) -> String {
     const NAMES: [&str; 31] = [

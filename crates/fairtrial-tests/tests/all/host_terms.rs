@@ -303,7 +303,10 @@ async fn workers_that_die_in_their_initializer_fail_the_call_after_some_tries() 
     let outcome = host.story.run(call(&terms, "state", &[])).await;
     assert_eq!(outcome.verdict, Verdict::SetupFailed);
     let message = outcome.error.expect("an error").message;
-    assert_eq!(message, "5 workers died before they began it");
+    assert_eq!(
+        message,
+        "5 workers ended in their initializer, the last with EXIT(3)"
+    );
     host.story.end().await;
 }
 
