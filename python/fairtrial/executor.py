@@ -294,7 +294,7 @@ class _Pool:
             _lifetime.check_kernel()
             self.engine = _engine.Backend(self.options)
             self.echo = _echo.Echo()
-            self.shared = Shared()
+            self.shared = Shared(trusted=True)
             if self.has_initializer:
                 self.shared.report = _reporter(self.shared, self.engine)
             self.owner = _lifetime.Owner(self.engine, self.echo, self.shared)

@@ -416,7 +416,7 @@ class Worker:
             record = {"verdict": verdict, "type": type_name(type(error)), "message": UNPRINTABLE, "traceback": ""}
         if isinstance(error, BadResult):
             error = error.args[0]
-        if header["kind"] == "pickled" and self.running:
+        if header["kind"] == "pickled" and header.get("result") == "pickle" and self.running:
             try:
                 record["exception"] = _dumps(error)
             except BaseException:
