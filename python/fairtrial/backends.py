@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from . import _engine, _lifetime
 from ._compiled import shim_code
 from .calls import Call, _count, _size, check_seconds, refuse_unknown
+from .errors import is_ctrl_c
 from .futures import Future, Shared
 from .outcomes import Outcome
 
@@ -179,9 +180,9 @@ class LocalBackend:
     def __enter__(self) -> LocalBackend:
         return self
 
-    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, exc_type: type[BaseException] | None, exc_val: object, exc_tb: object) -> None:
         try:
-            interrupted = exc_type is not None and issubclass(exc_type, KeyboardInterrupt)
+            interrupted = is_ctrl_c(exc_val)
             self.shutdown(cancel_queued=interrupted, kill_after=0.0 if interrupted else None)
         except KeyboardInterrupt:
             self.shutdown(cancel_queued=True, kill_after=0.0)

@@ -18,6 +18,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 from . import _echo, _engine, _lifetime, _pickling
 from .backends import engine_options
 from .calls import DEFAULT_CAPTURE_BYTES, Limits, as_limits, as_sandbox, check_seconds, engine_terms, refuse_unknown
+from .errors import is_ctrl_c
 from .futures import Future, Shared
 from .outcomes import Outcome, unstarted
 
@@ -120,7 +121,7 @@ class Executor(concurrent.futures.Executor):
         self._pool.shutdown(wait, cancel_futures, kill_after)
 
     def __exit__(self, exc_type: type[BaseException] | None, exc_val: object, exc_tb: object) -> None:
-        if exc_type is not None and issubclass(exc_type, KeyboardInterrupt):
+        if is_ctrl_c(exc_val):
             self.shutdown(cancel_futures=True, kill_after=0.0)
         else:
             try:
