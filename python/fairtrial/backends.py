@@ -13,7 +13,7 @@ from ._compiled import shim_code
 from .calls import Call, _count, _size, check_seconds, refuse_unknown
 from .errors import is_ctrl_c
 from .futures import Future, Shared
-from .outcomes import Outcome
+from .outcomes import Outcome, take_outcome
 
 Unsubscribe = Callable[[], None]
 
@@ -21,6 +21,8 @@ Unsubscribe = Callable[[], None]
 @dataclass(frozen=True)
 class Event:
     """What a backend tells its hooks: `name` says what happened, the rest is None where it does not apply.
+
+    `call_id` is that of the call's `Future` and `Outcome`.
 
     >>> import fairtrial as ft
     >>> ft.Event("submit", call_id=1).name
@@ -140,7 +142,7 @@ class LocalBackend:
         except BaseException:
             future.cancel()
             raise
-        return Outcome(future._pending.take(), closed=True)
+        return take_outcome(future._pending, closed=True)
 
     async def aexecute(self, call: Call) -> Outcome:
         """As `execute`, in any asyncio loop; a task that is cancelled kills its call."""
@@ -166,7 +168,7 @@ class LocalBackend:
         except BaseException:  # also when the loop is closed and this coroutine with it
             future.cancel()
             raise
-        return Outcome(future._pending.take(), closed=True)
+        return take_outcome(future._pending, closed=True)
 
     def shutdown(self, wait: bool = True, *, cancel_queued: bool = False, kill_after: float | None = None) -> None:
         """Takes no more calls. What still runs `kill_after` seconds from now is killed."""

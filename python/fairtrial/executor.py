@@ -357,6 +357,8 @@ class _Over:
     def wait_answer(self, timeout: float | None = None) -> bool:
         return True
 
+    call_id = None
+
 
 def _failed(error: BaseException) -> Future[Any]:
     """A future of a call that could not be pickled."""

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from . import _engine
 from ._delivery import delivery
 from .errors import Cancelled, CandidateError, ResultError, error_of
-from .outcomes import Outcome
+from .outcomes import Outcome, take_outcome
 
 T = TypeVar("T")
 
@@ -93,6 +93,11 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         if not self._pending.wait_answer(timeout):
             raise concurrent.futures.TimeoutError()
         return self._take_outcome()
+
+    @property
+    def call_id(self) -> int | None:
+        """The call's number in its backend, which `Event` has too; None if it never got there."""
+        return self._pending.call_id
 
     def cancel(self) -> bool:
         """Stops the call: queued, it never starts; running, it is killed. False if it was over."""
