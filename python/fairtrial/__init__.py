@@ -9,13 +9,12 @@
 import importlib as _importlib
 import sys as _sys
 import sysconfig as _sysconfig
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _sys.platform != "linux":
     raise ImportError(f"fairtrial needs Linux 5.13 or later, and this is {_sys.platform}")
 if _sysconfig.get_config_var("Py_GIL_DISABLED"):
     raise ImportError("fairtrial is not tested with free-threaded Python yet; use the default build")
-
-from concurrent.futures import as_completed, wait
 
 try:
     from ._engine import EngineError, __version__
@@ -41,8 +40,13 @@ from .executor import Executor
 from .futures import Future
 from .outcomes import Error, Exit, Metrics, Outcome
 from .running import arun, run, run_code, shutdown
+from .waiting import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION, as_completed, wait
+
+if _TYPE_CHECKING:
+    from . import joblib as joblib
 
 __all__ = [
+    "ALL_COMPLETED",
     "Backend",
     "Call",
     "CandidateError",
@@ -52,6 +56,8 @@ __all__ = [
     "Event",
     "Executor",
     "Exit",
+    "FIRST_COMPLETED",
+    "FIRST_EXCEPTION",
     "Future",
     "Hooks",
     "LimitExceeded",

@@ -93,8 +93,9 @@ class Lifetime:
 
 def _was_interrupted() -> bool:
     """Whether a Ctrl-C that nobody caught ends the program."""
-    last = getattr(sys, "last_type", None)
-    return isinstance(last, type) and issubclass(last, KeyboardInterrupt) and not hasattr(sys, "ps1")
+    from .errors import is_ctrl_c
+
+    return is_ctrl_c(getattr(sys, "last_value", None)) and not hasattr(sys, "ps1")
 
 
 def check_kernel() -> None:

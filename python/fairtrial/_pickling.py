@@ -77,7 +77,11 @@ class _WorkerMain:
     """Unpickled, the worker's own `__main__` globals."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return eval, ("__import__('__main__').__dict__",)
+        names = "__import__('__main__').__dict__"
+        package = getattr(sys.modules.get("__main__"), "__package__", None)
+        if package:  # run by `python -m`: its functions import relative to it
+            names = f"(lambda names: names.update(__package__={package!r}) or names)({names})"
+        return eval, (names,)
 
 
 def _chunks(data: bytes, buffers: list[memoryview], function: bytes | None) -> list[bytes | memoryview]:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from . import _engine, _lifetime
+from ._checks import (
+    check_count,
+    check_flag,
+    check_kill_after,
+    check_path,
+    check_seconds,
+    check_size,
+    check_text_or_none,
+    check_texts,
+    check_workers,
+    refuse_unknown,
+)
 from ._compiled import shim_code
-from .calls import Call, _count, _size, check_seconds, refuse_unknown
+from .calls import Call
+from .errors import is_ctrl_c
 from .futures import Future, Shared
-from .outcomes import Outcome
+from .outcomes import Outcome, take_outcome
 
 Unsubscribe = Callable[[], None]
 
@@ -20,6 +34,8 @@ Unsubscribe = Callable[[], None]
 @dataclass(frozen=True)
 class Event:
     """What a backend tells its hooks: `name` says what happened, the rest is None where it does not apply.
+
+    `call_id` is that of the call's `Future` and `Outcome`.
 
     >>> import fairtrial as ft
     >>> ft.Event("submit", call_id=1).name
@@ -89,11 +105,11 @@ class LocalBackend:
         after_error: bool = False,
         env_allow: Iterable[str] = (),
         env_prefixes: Iterable[str] = (),
-        spill_dir: str | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
         memfd_cap: int | str | None = None,
         node_id: str | None = None,
-        launcher: str | None = None,
-        **unknown: Any,
+        launcher: str | os.PathLike[str] | None = None,
+        **unknown: NoReturn,
     ) -> None:
         """`max_calls`, `max_age`, `rss_growth` and `after_error` say when a `reuse` worker is replaced.
 
@@ -101,21 +117,20 @@ class LocalBackend:
         `spill_dir`.
         """
         refuse_unknown(LocalBackend, unknown)
-        if max_workers is not None and max_workers <= 0:
-            raise ValueError("max_workers must be greater than 0")
+        check_workers(max_workers)
         self._options = engine_options(
             max_workers=max_workers,
             idle_timeout_s=check_seconds("idle_timeout", idle_timeout),
-            max_calls=_count("max_calls", max_calls),
+            max_calls=check_count("max_calls", max_calls),
             max_age_s=check_seconds("max_age", max_age),
-            rss_growth_bytes=_size("rss_growth", rss_growth),
-            after_error=after_error,
-            env_allow=list(env_allow),
-            env_prefixes=list(env_prefixes),
-            spill_dir=spill_dir,
-            memfd_cap_bytes=_size("memfd_cap", memfd_cap),
-            node_id=node_id,
-            launcher=launcher,
+            rss_growth_bytes=check_size("rss_growth", rss_growth),
+            after_error=check_flag("after_error", after_error),
+            env_allow=list(check_texts("env_allow", env_allow)),
+            env_prefixes=list(check_texts("env_prefixes", env_prefixes)),
+            spill_dir=check_path("spill_dir", spill_dir),
+            memfd_cap_bytes=check_size("memfd_cap", memfd_cap),
+            node_id=check_text_or_none("node_id", node_id),
+            launcher=check_path("launcher", launcher),
         )
         self._hooks: dict[str, list[Callable[[Event], Any]]] = {}
         self._shared = Shared()
@@ -139,7 +154,7 @@ class LocalBackend:
         except BaseException:
             future.cancel()
             raise
-        return Outcome(future._pending.take(), closed=True)
+        return take_outcome(future._pending, closed=True)
 
     async def aexecute(self, call: Call) -> Outcome:
         """As `execute`, in any asyncio loop; a task that is cancelled kills its call."""
@@ -165,10 +180,11 @@ class LocalBackend:
         except BaseException:  # also when the loop is closed and this coroutine with it
             future.cancel()
             raise
-        return Outcome(future._pending.take(), closed=True)
+        return take_outcome(future._pending, closed=True)
 
     def shutdown(self, wait: bool = True, *, cancel_queued: bool = False, kill_after: float | None = None) -> None:
         """Takes no more calls. What still runs `kill_after` seconds from now is killed."""
+        kill_after = check_kill_after(kill_after)
         with _lifetime.lifetime.lock:
             self._is_shut_down = True
             started = self._generation == _lifetime.generation
@@ -179,9 +195,9 @@ class LocalBackend:
     def __enter__(self) -> LocalBackend:
         return self
 
-    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, exc_type: type[BaseException] | None, exc_val: object, exc_tb: object) -> None:
         try:
-            interrupted = exc_type is not None and issubclass(exc_type, KeyboardInterrupt)
+            interrupted = is_ctrl_c(exc_val)
             self.shutdown(cancel_queued=interrupted, kill_after=0.0 if interrupted else None)
         except KeyboardInterrupt:
             self.shutdown(cancel_queued=True, kill_after=0.0)
@@ -225,6 +241,9 @@ class LocalBackend:
         return self._on("shutdown", hook)
 
     def _on(self, name: str, hook: Callable[[Event], Any]) -> Unsubscribe:
+        if not callable(hook):
+            raise TypeError(f"a hook must be a callable, not {hook!r}")
+
         def subscription(event: Event) -> Any:  # a new one each time: a hook may be registered twice
             return hook(event)
 

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
-import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from . import _engine
+from ._checks import (
+    check_bytes,
+    check_count,
+    check_env,
+    check_items,
+    check_named,
+    check_path,
+    check_paths,
+    check_seconds,
+    check_size,
+    check_text,
+    check_text_or_none,
+    check_texts,
+    refuse_unknown,
+)
 from ._shim import codec as _codec
 
 DEFAULT_CAPTURE_BYTES = 1 << 20
@@ -46,16 +59,16 @@ class Limits:
         open_files: int | Default | None = "default",
         file_size: int | str | None = "default",
         output: int | str | None = DEFAULT_OUTPUT_BYTES,
-        **unknown: Any,
+        **unknown: NoReturn,
     ) -> None:
         refuse_unknown(Limits, unknown)
         put = object.__setattr__
-        put(self, "memory", _cap(_size, "memory", memory))
+        put(self, "memory", _cap(check_size, "memory", memory))
         put(self, "cpu", check_seconds("cpu", cpu))
-        put(self, "processes", _cap(_count, "processes", processes))
-        put(self, "open_files", _cap(_count, "open_files", open_files))
-        put(self, "file_size", _cap(_size, "file_size", file_size))
-        put(self, "output", _size("output", output))
+        put(self, "processes", _cap(check_count, "processes", processes))
+        put(self, "open_files", _cap(check_count, "open_files", open_files))
+        put(self, "file_size", _cap(check_size, "file_size", file_size))
+        put(self, "output", check_size("output", output))
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -78,7 +91,7 @@ class Call:
     argv: tuple[str, ...] | None
     stdin: bytes
     id: str | int | None
-    python: str
+    python: str | None
     python_path: tuple[str, ...]
     preload: tuple[str, ...]
     isolation: str
@@ -106,7 +119,7 @@ class Call:
         argv: Sequence[str | os.PathLike[str]] | None = None,
         stdin: str | bytes = b"",
         id: str | int | None = None,
-        python: str | os.PathLike[str] = "python3",
+        python: str | os.PathLike[str] | None = None,
         python_path: Iterable[str | os.PathLike[str]] = (),
         preload: Iterable[str] = (),
         isolation: str = "fresh",
@@ -118,30 +131,31 @@ class Call:
         limits: Limits | Mapping[str, Any] | None = None,
         sandbox: str | Mapping[str, Any] | None = None,
         capture_bytes: int | str = DEFAULT_CAPTURE_BYTES,
-        **unknown: Any,
+        **unknown: NoReturn,
     ) -> None:
+        """`python` is this interpreter unless another is named; `cwd` an empty directory of the call's own."""
         refuse_unknown(Call, unknown)
         put = object.__setattr__
-        put(self, "source", source)
-        put(self, "file", None if file is None else os.fspath(file))
-        put(self, "function", function)
-        put(self, "args", tuple(args))
-        put(self, "kwargs", dict(kwargs or {}))
-        put(self, "argv", None if argv is None else tuple(os.fspath(word) for word in _words("argv", argv)))
-        put(self, "stdin", stdin.encode() if isinstance(stdin, str) else bytes(stdin))
+        put(self, "source", check_text_or_none("source", source))
+        put(self, "file", check_path("file", file))
+        put(self, "function", check_text_or_none("function", function))
+        put(self, "args", tuple(check_items("args", args)))
+        put(self, "kwargs", check_named("kwargs", kwargs))
+        put(self, "argv", None if argv is None else check_paths("argv", argv))
+        put(self, "stdin", check_bytes("stdin", stdin))
         put(self, "id", id)
-        put(self, "python", os.fspath(python))
-        put(self, "python_path", tuple(os.fspath(entry) for entry in _words("python_path", python_path)))
-        put(self, "preload", tuple(_words("preload", preload)))
-        put(self, "isolation", isolation)
-        put(self, "result", result)
-        put(self, "env", dict(env or {}))
-        put(self, "cwd", None if cwd is None else os.fspath(cwd))
+        put(self, "python", check_path("python", python))
+        put(self, "python_path", check_paths("python_path", python_path))
+        put(self, "preload", check_texts("preload", preload))
+        put(self, "isolation", check_text("isolation", isolation))
+        put(self, "result", check_text("result", result))
+        put(self, "env", check_env(env))
+        put(self, "cwd", check_path("cwd", cwd))
         put(self, "timeout_s", check_seconds("timeout_s", timeout_s))
         put(self, "queue_timeout_s", check_seconds("queue_timeout_s", queue_timeout_s))
         put(self, "limits", as_limits(limits))
         put(self, "sandbox", as_sandbox(sandbox))
-        capture = _size("capture_bytes", capture_bytes, least=0)
+        capture = check_size("capture_bytes", capture_bytes, least=0)
         put(self, "capture_bytes", DEFAULT_CAPTURE_BYTES if capture is None else capture)
         self._check_work()
         # What is wrong with it is said here, not when it runs.
@@ -163,8 +177,14 @@ class Call:
         if self.argv is not None:
             return _engine.Terms.command(list(self.argv), terms)
         assert self.function is not None, "checked before"
-        python = {name: getattr(self, name) for name in ("python", "isolation", "result")}
-        python |= {"python_path": list(self.python_path), "preload": list(self.preload), "host": None}
+        python = {
+            "python": self.python if self.python is not None else sys.executable or "python3",
+            "python_path": list(self.python_path),
+            "preload": list(self.preload),
+            "isolation": self.isolation,
+            "result": self.result,
+            "host": None,
+        }
         return _engine.Terms.source(self._text, self.file or "<source>", self.function, terms, python)
 
     def _read_text(self) -> str:
@@ -261,92 +281,40 @@ def _sandbox(
     address_space: int | str | None = None,
     devices: Iterable[str] | None = None,
     cpus: Iterable[int] | None = None,
-    **unknown: Any,
+    **unknown: NoReturn,
 ) -> dict[str, Any]:
-    refuse_unknown(_sandbox, unknown, "sandbox")
+    refuse_unknown(_sandbox, unknown, title="sandbox()")
     if level is None:
         raise ValueError("`sandbox`: `level` is missing; give 'none', 'limits' or 'strict'")
     given: dict[str, Any] = {
-        "level": _text("sandbox.level", level),
-        "on_missing": _text("sandbox.on_missing", on_missing),
-        "network": _text("sandbox.network", network),
-        "read": _paths("sandbox.read", read),
-        "write": _paths("sandbox.write", write),
-        "address_space": _size("sandbox.address_space", address_space),
+        "level": check_text("sandbox.level", level),
+        "on_missing": check_text_or_none("sandbox.on_missing", on_missing),
+        "network": check_text_or_none("sandbox.network", network),
+        "read": _places("sandbox.read", read),
+        "write": _places("sandbox.write", write),
+        "address_space": check_size("sandbox.address_space", address_space),
     }
     if devices is not None:
-        given["devices"] = tuple(_text("sandbox.devices", name) for name in _words("sandbox.devices", devices))
+        given["devices"] = check_texts("sandbox.devices", devices)
     if cpus is not None:
-        given["cpus"] = tuple(_count("sandbox.cpus", cpu, 0) for cpu in _words("sandbox.cpus", cpus))
+        given["cpus"] = tuple(check_count("sandbox.cpus", cpu, 0) for cpu in check_items("sandbox.cpus", cpus))
     quotas = {
-        "scratch_bytes": _cap(_size, "sandbox.scratch_bytes", scratch_bytes),
-        "scratch_inodes": _cap(_count, "sandbox.scratch_inodes", scratch_inodes),
+        "scratch_bytes": _cap(check_size, "sandbox.scratch_bytes", scratch_bytes),
+        "scratch_inodes": _cap(check_count, "sandbox.scratch_inodes", scratch_inodes),
     }
     return {key: value for key, value in given.items() if value is not None} | {
         key: value for key, value in quotas.items() if value != "default"
     }
 
 
-def refuse_unknown(of: Any, unknown: Mapping[str, Any], title: str = "") -> None:
-    """Says which keyword was meant."""
-    for name in unknown:
-        parameters = inspect.signature(of).parameters.values()
-        known = [known.name for known in parameters if known.kind is not known.VAR_KEYWORD]
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(known)}"
-        raise TypeError(f"{title or of.__name__}() got an unexpected keyword argument {name!r}{hint}")
-
-
-def check_seconds(name: str, value: float | None) -> float | None:
-    """A positive, finite number of seconds, or None."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"`{name}` must be a number of seconds, not {value!r}")
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"`{name}` must be a positive number of seconds, not {value!r}")
-    return float(value)
-
-
-def _size(name: str, value: int | str | None, least: int = 1) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        try:
-            value = _engine.parse_size(value)
-        except ValueError as error:
-            raise ValueError(f"`{name}`: {error}") from None
-    return _count(name, value, least)
-
-
 def _cap(check: Callable[[str, Any], int | None], name: str, value: int | str | None) -> int | Default | None:
     return "default" if value == "default" else check(name, value)
 
 
-def _count(name: str, value: int | None, least: int = 1) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 63:
-        raise ValueError(f"`{name}` must be a whole number of at least {least}, not {value!r}")
-    return value
-
-
-def _words(name: str, words: Iterable[Any]) -> list[Any]:
-    if isinstance(words, (str, bytes)):
-        raise ValueError(f"`{name}` is a list, not a text: [{words!r}]")
-    return list(words)
-
-
-def _text(name: str, value: str | None) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise ValueError(f"`{name}` must be a text, not {value!r}")
-    return value
-
-
-def _paths(name: str, paths: Iterable[str | os.PathLike[str]] | None) -> tuple[str, ...] | None:
+def _places(name: str, paths: Iterable[str | os.PathLike[str]] | None) -> tuple[str, ...] | None:
     if paths is None:
         return None
-    texts = [os.fspath(path) for path in _words(name, paths)]
+    texts = check_paths(name, paths)
     if not all(texts):
         raise ValueError(f"`{name}` has an empty path")
     return tuple(os.path.abspath(text) for text in texts)

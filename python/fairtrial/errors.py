@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import sys
 from concurrent.futures import CancelledError
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures.process import BrokenProcessPool, _RemoteTraceback
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -137,6 +137,11 @@ _BY_VERDICT: dict[str, type[CandidateError]] = {
     "cancelled": Cancelled,
     "exception": CandidateError,
 }
+
+
+def is_ctrl_c(error: object) -> bool:
+    """Whether the user pressed it; a call that raised `KeyboardInterrupt` says from where."""
+    return isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, _RemoteTraceback)
 
 
 def error_of(outcome: Outcome) -> CandidateError:

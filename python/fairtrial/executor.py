@@ -13,16 +13,30 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
 from multiprocessing.process import current_process
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, NoReturn, ParamSpec, TypeVar
 
 from . import _echo, _engine, _lifetime, _pickling
+from ._checks import (
+    check_env,
+    check_flag,
+    check_items,
+    check_kill_after,
+    check_path,
+    check_seconds,
+    check_text,
+    check_texts,
+    check_workers,
+    refuse_unknown,
+)
 from .backends import engine_options
-from .calls import DEFAULT_CAPTURE_BYTES, Limits, as_limits, as_sandbox, check_seconds, engine_terms, refuse_unknown
+from .calls import DEFAULT_CAPTURE_BYTES, Limits, as_limits, as_sandbox, engine_terms
+from .errors import is_ctrl_c
 from .futures import Future, Shared
 from .outcomes import Outcome, unstarted
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_AS_BEFORE: Any = type("_AsBefore", (), {"__repr__": lambda _: "<as before>"})()
 
 
 class Executor(concurrent.futures.Executor):
@@ -51,7 +65,7 @@ class Executor(concurrent.futures.Executor):
         python: str | os.PathLike[str] | None = None,
         result: Literal["pickle", "data"] = "pickle",
         echo: bool = True,
-        **unknown: Any,
+        **unknown: NoReturn,
     ) -> None:
         """`isolation="fresh"` gives each call a process of its own; `timeout` counts from when a call begins.
 
@@ -61,17 +75,13 @@ class Executor(concurrent.futures.Executor):
         """
         refuse_unknown(Executor, unknown)
         _check_pool_options(max_workers, initializer, max_tasks_per_child, mp_context)
+        given = {"isolation": isolation, "timeout": timeout, "limits": limits, "sandbox": sandbox, "preload": preload}
+        given |= {"env": env, "result": result, "echo": echo}
+        arguments = tuple(check_items("initargs", initargs))
         self._terms = _Terms(
-            isolation=isolation,
-            timeout_s=check_seconds("timeout", timeout),
-            limits=as_limits(limits),
-            sandbox=as_sandbox(sandbox),
-            preload=tuple(preload),
-            env=env,
+            **_checked(given),
             python=_check_python(python),
-            result=result,
-            echo=echo,
-            initializer=None if initializer is None else _pickling.body((initializer, tuple(initargs), {})),
+            initializer=None if initializer is None else _pickling.body((initializer, arguments, {})),
         )
         self._terms.made()  # the engine's objections are raised here
         options = engine_options(max_workers=max_workers, max_calls=max_tasks_per_child)
@@ -81,17 +91,34 @@ class Executor(concurrent.futures.Executor):
     def _max_workers(self) -> int:
         return self._pool.max_workers
 
-    def options(self, **changed: Any) -> Executor:
-        """The same workers on other terms: `timeout`, `limits`, `env`, `echo`, `isolation`, `preload`, `sandbox`.
+    def options(
+        self,
+        *,
+        timeout: float | None = _AS_BEFORE,
+        limits: Limits | Mapping[str, Any] | None = _AS_BEFORE,
+        env: Mapping[str, str | None] | Literal["inherit"] | None = _AS_BEFORE,
+        echo: bool = _AS_BEFORE,
+        isolation: Literal["reuse", "fresh"] = _AS_BEFORE,
+        preload: Iterable[str] = _AS_BEFORE,
+        sandbox: str | Mapping[str, Any] | None = _AS_BEFORE,
+        result: Literal["pickle", "data"] = _AS_BEFORE,
+        **unknown: NoReturn,
+    ) -> Executor:
+        """The same workers on other terms; what is not given stays as it was.
 
         >>> import fairtrial as ft, time
         >>> with ft.Executor(1) as executor:
         ...     executor.options(timeout=0.1).submit(time.sleep, 60).exception().outcome.verdict
         'timeout'
         """
+        refuse_unknown(Executor.options, unknown)
+        given: dict[str, Any] = {"timeout": timeout, "limits": limits, "env": env, "echo": echo, "isolation": isolation}
+        given |= {"preload": preload, "sandbox": sandbox, "result": result}
+        changed = {name: value for name, value in given.items() if value is not _AS_BEFORE}
         other = Executor.__new__(Executor)
         other._pool = self._pool
-        other._terms = self._terms.changed(changed)
+        other._terms = _Terms(**(self._terms.given | _checked(changed)))
+        other._terms.made()
         return other
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -120,7 +147,7 @@ class Executor(concurrent.futures.Executor):
         self._pool.shutdown(wait, cancel_futures, kill_after)
 
     def __exit__(self, exc_type: type[BaseException] | None, exc_val: object, exc_tb: object) -> None:
-        if exc_type is not None and issubclass(exc_type, KeyboardInterrupt):
+        if is_ctrl_c(exc_val):
             self.shutdown(cancel_futures=True, kill_after=0.0)
         else:
             try:
@@ -201,31 +228,12 @@ class _Terms:
         self.echo: bool = terms["echo"]
         self._made: tuple[list[str], list[str], _engine.Terms] | None = None
 
-    def changed(self, changed: Mapping[str, Any]) -> _Terms:
-        terms = dict(self.given)
-        for name, value in changed.items():
-            if name == "timeout":
-                terms["timeout_s"] = check_seconds("timeout", value)
-            elif name == "limits":
-                terms["limits"] = as_limits(value)
-            elif name == "sandbox":
-                terms["sandbox"] = as_sandbox(value)
-            elif name in ("env", "echo", "isolation", "result"):
-                terms[name] = value
-            elif name == "preload":
-                terms["preload"] = tuple(value)
-            else:
-                refuse_unknown(_options, {name: value}, "Executor.options")
-        other = _Terms(**terms)
-        other.made()
-        return other
-
     def made(self) -> _engine.Terms:
         """The engine's form: made anew when `sys.path` or `sys.argv` changed, for workers have the host's."""
         argv = getattr(sys, "argv", [])
         if self._made is None or self._made[0] != sys.path or self._made[1] != argv:
             given = self.given
-            env = dict(os.environ) if given["env"] == "inherit" else given["env"] or {}
+            env = dict(os.environ) if given["env"] == "inherit" else given["env"]
             python = {
                 "python": given["python"],
                 "python_path": [],
@@ -246,8 +254,19 @@ class _Terms:
         return self._made[2]
 
 
-def _options(timeout=None, limits=None, env=None, echo=None, isolation=None, preload=None, sandbox=None, result=None):  # type: ignore[no-untyped-def]
-    """Names what `Executor.options` takes."""
+def _checked(given: dict[str, Any]) -> dict[str, Any]:
+    """Terms as users give them, checked, under the names they have here."""
+    checks: dict[str, Callable[[str, Any], Any]] = {
+        "timeout": check_seconds,
+        "limits": lambda _, value: as_limits(value),
+        "env": lambda _, value: value if value == "inherit" else check_env(value),
+        "echo": check_flag,
+        "preload": check_texts,
+        "isolation": check_text,
+        "sandbox": lambda _, value: as_sandbox(value),
+        "result": check_text,
+    }
+    return {"timeout_s" if name == "timeout" else name: checks[name](name, value) for name, value in given.items()}
 
 
 class _Pool:
@@ -294,7 +313,7 @@ class _Pool:
             _lifetime.check_kernel()
             self.engine = _engine.Backend(self.options)
             self.echo = _echo.Echo()
-            self.shared = Shared()
+            self.shared = Shared(trusted=True)
             if self.has_initializer:
                 self.shared.report = _reporter(self.shared, self.engine)
             self.owner = _lifetime.Owner(self.engine, self.echo, self.shared)
@@ -304,8 +323,7 @@ class _Pool:
             self.generation = _lifetime.generation
 
     def shutdown(self, wait: bool, cancel_queued: bool, kill_after: float | None) -> None:
-        if kill_after is not None and not kill_after >= 0:
-            raise ValueError(f"kill_after must be a number of seconds that is not negative, not {kill_after!r}")
+        kill_after = check_kill_after(kill_after)
         self.is_shut_down = True
         with _lifetime.lifetime.lock:
             if self.generation != _lifetime.generation:
@@ -356,6 +374,8 @@ class _Over:
     def wait_answer(self, timeout: float | None = None) -> bool:
         return True
 
+    call_id = None
+
 
 def _failed(error: BaseException) -> Future[Any]:
     """A future of a call that could not be pickled."""
@@ -375,8 +395,7 @@ def default_workers() -> int:
 
 
 def _check_pool_options(max_workers: Any, initializer: Any, max_tasks_per_child: Any, mp_context: Any) -> None:
-    if max_workers is not None and max_workers <= 0:
-        raise ValueError("max_workers must be greater than 0")
+    check_workers(max_workers)
     if initializer is not None and not callable(initializer):
         raise TypeError("initializer must be a callable")
     if max_tasks_per_child is not None:
@@ -395,7 +414,7 @@ def _check_pool_options(max_workers: Any, initializer: Any, max_tasks_per_child:
 def _check_python(python: str | os.PathLike[str] | None) -> str:
     if python is None:
         return sys.executable
-    python = os.fspath(python)
+    python = check_path("python", python)
     if not python:
         raise ValueError("`python` is empty; name an interpreter")
     if python != sys.executable:

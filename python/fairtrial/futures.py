@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from . import _engine
 from ._delivery import delivery
 from .errors import Cancelled, CandidateError, ResultError, error_of
-from .outcomes import Outcome
+from .outcomes import Outcome, take_outcome
 
 T = TypeVar("T")
 
@@ -25,7 +25,8 @@ _loads = pickle.loads
 class Shared:
     """What the futures of one executor share."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, trusted: bool = False) -> None:
+        self.trusted = trusted  # the calls are the host's own functions: it unpickles what they give
         self.error: BrokenProcessPool | None = None  # its initializer failed: the one thing that breaks it
         self.report: Callable[[Outcome], None] | None = None
         self.lock = threading.Lock()
@@ -92,6 +93,11 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         if not self._pending.wait_answer(timeout):
             raise concurrent.futures.TimeoutError()
         return self._take_outcome()
+
+    @property
+    def call_id(self) -> int | None:
+        """The call's number in its backend, which `Event` has too; None if it never got there."""
+        return self._pending.call_id
 
     def cancel(self) -> bool:
         """Stops the call: queued, it never starts; running, it is killed. False if it was over."""
@@ -186,7 +192,7 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         with self._lock:
             if self._taken is None:
                 try:
-                    self._taken = Outcome(self._pending.take())
+                    self._taken = take_outcome(self._pending, closed=not self._shared.trusted)
                 except _engine.EngineError as error:
                     self._taken = error
                 else:
@@ -199,14 +205,16 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     def _take_answer(self) -> tuple[Any, BaseException | None]:
         self._pending.wait_answer()  # of a cancelled call it is on its way
         with self._lock:
-            if self._answer is None:
-                self._answer = self._read_answer()
+            answer = self._answer or self._read_answer()
+            if not (isinstance(self._taken, Outcome) and self._taken._closed):  # that can be opened later
+                self._answer = answer
         if self._shared.report is not None and self._settled is None:
             self._settle()  # whoever hears of a failed initializer finds the executor broken
-        return self._answer
+        return answer
 
     def _read_answer(self) -> tuple[Any, BaseException | None]:
-        pickled = self._interrupted or (self._pending.take_pickle() if self._taken is None else None)
+        direct = self._taken is None and self._shared.trusted
+        pickled = self._interrupted or (self._pending.take_pickle() if direct else None)
         if pickled is None:
             return self._read_outcome()
         try:
@@ -237,13 +245,13 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         if cancelled and outcome.verdict != "cancelled":
             return None, Cancelled("cancelled: just as it ended", outcome)
         if outcome.verdict != "ok":
-            return None, original(outcome)
+            return None, original(outcome, self._shared.trusted)
         try:
             return outcome.value, None
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            return None, self._bad_result(error)
+            return None, error if outcome._closed else self._bad_result(error)
 
 
 class _Waiter:
@@ -258,11 +266,11 @@ class _Waiter:
     add_exception = add_cancelled = add_result
 
 
-def original(outcome: Outcome) -> BaseException:
+def original(outcome: Outcome, trusted: bool) -> BaseException:
     """The exception that a function of the host's own raised, or one that says how the call failed."""
     failure: BaseException = error_of(outcome)
     error = outcome.error
-    if outcome.verdict in ("exception", "bad_result") and outcome._exception is not None:
+    if trusted and outcome.verdict in ("exception", "bad_result") and outcome._exception is not None:
         try:
             exception = pickle.loads(outcome._exception)
         except BaseException:

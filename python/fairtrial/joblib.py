@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any, TypeVar
 
+from ._checks import check_texts, refuse_unknown
 from .executor import Executor, default_workers
 from .futures import Future
 
@@ -32,7 +33,18 @@ __all__ = ["FairtrialBackend", "register", "shutdown"]
 
 T = TypeVar("T")
 
-_EXECUTOR_OPTIONS = ("isolation", "limits", "sandbox", "preload", "env", "python", "echo", "max_tasks_per_child")
+_EXECUTOR_OPTIONS = (
+    "timeout",
+    "isolation",
+    "limits",
+    "sandbox",
+    "preload",
+    "env",
+    "python",
+    "echo",
+    "max_tasks_per_child",
+)
+_OF_JOBLIB = frozenset(("max_nbytes", "temp_folder", "mmap_mode", "prefer", "require", "verbose", "context"))
 
 
 def register() -> None:
@@ -54,7 +66,8 @@ def shutdown() -> None:
 
 
 class FairtrialBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
-    """What joblib asks of a backend. Options of `Executor` can be given to `joblib.parallel_config`.
+    """What joblib asks of a backend. Options of `Executor` can be given to `joblib.parallel_config`; `timeout` is each
+    task's.
 
     >>> import fairtrial as ft
     >>> ft.joblib.FairtrialBackend().effective_n_jobs(3)
@@ -66,6 +79,13 @@ class FairtrialBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
     default_n_jobs = -1
 
     _executor: Executor | None = None
+
+    def __init__(
+        self, nesting_level: int | None = None, inner_max_num_threads: int | None = None, **options: Any
+    ) -> None:
+        refuse_unknown("the fairtrial backend", options, _EXECUTOR_OPTIONS)
+        super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads)
+        self._options = options
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         """How many tasks run at once: -1 is one for each processor, -2 one less."""
@@ -80,8 +100,11 @@ class FairtrialBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         n_jobs = self.effective_n_jobs(n_jobs)
         if n_jobs == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
-        given = {**self.backend_kwargs, **options}
-        given = {name: given[name] for name in _EXECUTOR_OPTIONS if name in given}
+        given = self._options | {name: value for name, value in options.items() if name not in _OF_JOBLIB}
+        refuse_unknown("the fairtrial backend", given, _EXECUTOR_OPTIONS)
+        self._timeout: float | None = given.get("timeout")
+        if self._timeout is not None:  # to load it is no part of a task's time
+            given["preload"] = (*check_texts("preload", given.get("preload", ())), __name__)
         caps: dict[str, str] = self._prepare_worker_env(n_jobs)
         env = given.get("env")
         given["env"] = dict(os.environ) | caps if env == "inherit" else caps | dict(env or {})
@@ -91,10 +114,18 @@ class FairtrialBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         self._executor = _pools.take(n_jobs, given)
         return n_jobs
 
+    def compute_batch_size(self) -> int:
+        """How many tasks go together; with a `timeout` each has its own."""
+        size: int = super().compute_batch_size()
+        return size if self._timeout is None else 1
+
     def submit(self, func: Callable[[], Any], callback: Callable[[Any], Any] | None = None) -> Future[Any]:
         """Submits a batch of tasks."""
         assert self._executor is not None, "joblib configures a backend before it submits"
-        future = self._executor.submit(_in_worker, func)
+        executor, tasks = self._executor, len(func) if isinstance(func, Sized) else 1
+        if self._timeout is not None and tasks > 1:  # a `batch_size` that was asked for
+            executor = executor.options(timeout=tasks * self._timeout)
+        future = executor.submit(_in_worker, func)
         with self._lock:
             self._running.add(future)
         future.add_done_callback(self._forget)

@@ -99,6 +99,11 @@ class Outcome:
         self._closed = closed and form is not None and form[0] == "pickle"
         self._value: tuple[Any] | BaseException | None = None if form else (None,)
 
+    @property
+    def call_id(self) -> int | None:
+        """The call's number in its backend, which `Event` and `Future` have too."""
+        return self._state.get("call_id")
+
     def _get(self, name: str) -> Any:
         """A part of it, made into Python's own objects when it is first asked for."""
         try:
@@ -212,6 +217,13 @@ class Outcome:
                 self.unpickle()
             format, body = self._take() if self._closed else ("", b"")
             return _restore, (self._state, self._value, (format, bytes(body)))
+
+
+def take_outcome(pending: _engine.Pending, *, closed: bool) -> Outcome:
+    """The outcome of a call that was answered; it can be taken once."""
+    outcome = Outcome(pending.take(), closed=closed)
+    outcome._state["call_id"] = pending.call_id
+    return outcome
 
 
 def unstarted(error: BaseException) -> Outcome:

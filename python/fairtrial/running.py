@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from ._checks import refuse_unknown
 from ._lifetime import lifetime
 from .backends import Backend, LocalBackend
 from .calls import Call, Limits
 from .errors import error_of
 from .outcomes import Outcome
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 _default: LocalBackend | None = None
+
+
+class CodeOptions(TypedDict, total=False):
+    """What `run_code` takes of a `Call`."""
+
+    kwargs: Mapping[str, Any] | None
+    id: str | int | None
+    python: str | os.PathLike[str] | None
+    python_path: Iterable[str | os.PathLike[str]]
+    preload: Iterable[str]
+    isolation: str
+    result: str
+    env: Mapping[str, str | None] | None
+    cwd: str | os.PathLike[str] | None
+    queue_timeout_s: float | None
+    sandbox: str | Mapping[str, Any] | None
+    capture_bytes: int | str
 
 
 def run(call: Call, backend: Backend | None = None) -> Outcome:
@@ -45,16 +68,19 @@ def run_code(
     function: str,
     *args: Any,
     timeout: float | None = None,
-    limits: Limits | None = None,
+    limits: Limits | Mapping[str, Any] | None = None,
     backend: Backend | None = None,
-    **options: Any,
+    **options: Unpack[CodeOptions],
 ) -> Any:
     """The value of `function(*args)` of a source text; raises a `CandidateError` if there is none.
+
+    `options` are those of `Call`: `kwargs`, `env`, `cwd`, `python`, `preload` and so on.
 
     >>> import fairtrial as ft
     >>> ft.run_code("def add(a, b): return a + b", "add", 1, 2, timeout=5)
     3
     """
+    refuse_unknown("run_code()", options, (*CodeOptions.__annotations__, "timeout", "limits", "backend"))
     call = Call(source=source, function=function, args=args, timeout_s=timeout, limits=limits, **options)
     outcome = run(call, backend)
     if not outcome.ok:

@@ -125,6 +125,8 @@ pub(crate) enum Unstarted {
     Spawn { step: Step, errno: i32 },
     /// The worker died before it acknowledged.
     Died,
+    /// The worker died in its initializer.
+    Uninitialized(Exit),
     /// The worker took too long to acknowledge, and was killed.
     Overdue,
     /// The launcher died.

@@ -5,7 +5,7 @@ use std::fmt;
 /// What a call cost, as seen from outside it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics {
-    /// Acknowledgement to reply, on the engine's monotonic clock.
+    /// From when it began, by the clock reading in its acknowledgement, to when its reply was read.
     pub wall_ns: Option<u64>,
     /// Submission to acknowledgement.
     pub queue_ns: Option<u64>,

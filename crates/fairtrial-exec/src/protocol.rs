@@ -34,11 +34,11 @@
 //!
 //! On a host's terms it begins with `Initialize`, of generation [`FIRST_GENERATION`] and laid out as a `Call`. Header
 //! keys: `cwd` and `env`, which the worker makes its own for good; `initializer` (bool), whether there is a body (see
-//! below; `body_size` as for a call). Only then it answers: `Ack` when it has begun, and `Ready` when the initializer
+//! below; `body_size` as for a call). Only then it answers: `Ack` (as for a call) when it has begun, and `Ready` when the initializer
 //! has returned, or `Error` (a record with verdict `setup_failed` and type `InitializerFailed`). Its first `Call` is
 //! sent when it is ready. What the initializer left is the state that calls start from.
 //!
-//! `Call`, and for each: `Ack` before anything is decoded; for `source`, `Run` just before the user's code; then one of
+//! `Call`, and for each: `Ack` (`<Q`: the monotonic clock as it is sent) before anything is decoded; for `source`, `Run` just before the user's code; then one of
 //! `Value`, `Error`, or, when the payload is larger than `inline` bytes, `Need` (`<Q`: bytes), answered by `File` (a
 //! descriptor), and `Filed` (`<BQ`: which kind the payload would have had, its size). A `pickled` call is its caller's
 //! own code from its first byte on: a `Run` would prove nothing, and costs a wake-up.

@@ -244,7 +244,8 @@ impl Launcher {
         let way_in = users.zip(cell.init.as_ref().map(|init| &init.pidfd));
         match spawn::spawn(program, &fds, plan, way_in) {
             Ok(started) => {
-                self.watch_fd(started.report.as_fd(), id)?;
+                // Its end is all that matters: what is in it is read then.
+                self.watch_fd(started.report.as_fd(), id, epoll::EventFlags::HUP)?;
                 self.by_pid.insert(started.pid, id);
                 let role = Role::Starting {
                     report: started.report,
@@ -314,15 +315,18 @@ impl Launcher {
         };
         epoll::delete(&self.epoll, &report)?;
         let pid = task.pid;
-        if let Some((step, errno)) = spawn::read_failure(&report) {
-            self.by_pid.remove(&pid); // it exits by itself, as a stray of no interest
-            if let Some(task) = self.tasks.remove(&id) {
-                self.abandon(task.cell);
+        let began_ns = match spawn::read_report(&report) {
+            Ok(began_ns) => began_ns,
+            Err((step, errno)) => {
+                self.by_pid.remove(&pid); // it exits by itself, as a stray of no interest
+                if let Some(task) = self.tasks.remove(&id) {
+                    self.abandon(task.cell);
+                }
+                return self.fail(id, step, errno);
             }
-            return self.fail(id, step, errno);
-        }
+        };
         if let Some(control) = control {
-            self.watch_fd(control.as_fd(), id)?;
+            self.watch_fd(control.as_fd(), id, epoll::EventFlags::IN)?;
             self.last_fork += 1;
             self.forks.insert(
                 self.last_fork,
@@ -338,7 +342,7 @@ impl Launcher {
         self.tell(&FromLauncher::Spawned {
             task: id,
             pid: pid.cast_unsigned(),
-            at_ns: now_ns(),
+            at_ns: began_ns.unwrap_or_else(now_ns),
         })
     }
 
@@ -397,12 +401,8 @@ impl Launcher {
         packet::send_or_die_with(self.socket.as_fd(), message, self.engine.as_fd())
     }
 
-    fn watch_fd(&self, fd: BorrowedFd<'_>, id: TaskId) -> io::Result<()> {
-        Ok(epoll::add(
-            &self.epoll,
-            fd,
-            epoll::EventData::new_u64(TASKS + id.0),
-            epoll::EventFlags::IN,
-        )?)
+    fn watch_fd(&self, fd: BorrowedFd<'_>, id: TaskId, on: epoll::EventFlags) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(TASKS + id.0);
+        Ok(epoll::add(&self.epoll, fd, data, on)?)
     }
 }

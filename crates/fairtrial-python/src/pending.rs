@@ -174,6 +174,12 @@ impl Pending {
         self.wait_for(py, timeout, |state| state.ending.is_some())
     }
 
+    /// The call's number, as events have it.
+    #[getter]
+    fn call_id(&self) -> u64 {
+        self.handle.id().0
+    }
+
     /// Whether the call is over or cancelled.
     fn over(&self) -> PyResult<bool> {
         self.check_process()?;

@@ -64,8 +64,12 @@ def a_frame_out_of_place():
     say(framed(CALL))
 
 
-def an_ack_with_a_payload():
-    say(framed(ACK, b"x"))
+def an_ack_without_a_time():
+    say(framed(ACK))
+
+
+def an_ack_with_more_than_a_time():
+    say(framed(ACK, bytes(9)))
 
 
 def half_a_frame_and_a_closed_socket():

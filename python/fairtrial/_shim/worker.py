@@ -11,6 +11,7 @@ from os import read as _read
 from os import urandom as _urandom
 from struct import Struct as _Struct
 from struct import unpack_from as _unpack_from
+from time import monotonic_ns as _monotonic_ns
 from time import process_time_ns as _process_time_ns
 
 _U32 = _Struct("<I")
@@ -156,7 +157,7 @@ class Worker:
                 if kind == AHEAD and not self.claim():
                     self.channel.send(SKIPPED, generation)
                     continue
-                self.channel.send(ACK, generation)
+                self.channel.send(ACK, generation, _SIZE.pack(_monotonic_ns()))
                 if not self.answer(generation, payload):
                     break
         except BaseException:
@@ -234,7 +235,7 @@ class Worker:
                 self.unmet = error  # the first call will tell
             self.terms.take_base()
             return True
-        self.channel.send(ACK, generation)
+        self.channel.send(ACK, generation, _SIZE.pack(_monotonic_ns()))
         try:
             _load_pickle()
             self.set_up(header)
@@ -415,7 +416,7 @@ class Worker:
             record = {"verdict": verdict, "type": type_name(type(error)), "message": UNPRINTABLE, "traceback": ""}
         if isinstance(error, BadResult):
             error = error.args[0]
-        if header["kind"] == "pickled" and self.running:
+        if header["kind"] == "pickled" and header.get("result") == "pickle" and self.running:
             try:
                 record["exception"] = _dumps(error)
             except BaseException:

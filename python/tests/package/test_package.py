@@ -154,7 +154,7 @@ def test_an_old_kernel_is_refused_at_the_first_call(program):
 
 
 PUBLIC = [name for name in ft.__all__ if not name.startswith("__")]
-OF_THE_STANDARD_LIBRARY = {"as_completed", "wait"}
+OF_THE_STANDARD_LIBRARY = {"ALL_COMPLETED", "FIRST_COMPLETED", "FIRST_EXCEPTION"}
 WITHOUT_EXAMPLE = {"EngineError"}  # made by the engine alone
 
 

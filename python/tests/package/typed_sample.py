@@ -30,9 +30,27 @@ def main() -> None:
         numbers: Iterator[str] = executor.map(scale, [1.0, 2.0], timeout=3, chunksize=2, buffersize=4)
         for text in numbers:
             assert_type(text, str)
+        futures = [executor.submit(scale, x) for x in (1.0, 2.0)]
+        for finished in ft.as_completed(futures, timeout=3):
+            assert_type(finished, ft.Future[str])
+            assert_type(finished.outcome().ok, bool)
+        numbered = {future: number for number, future in enumerate(futures)}
+        for finished in ft.as_completed(numbered):
+            assert_type(numbered[finished], int)
+        done, not_done = ft.wait(futures, return_when=ft.FIRST_COMPLETED)
+        assert_type(done, set[ft.Future[str]])
+        for finished in ft.wait(futures, 1, ft.FIRST_EXCEPTION).not_done | not_done:
+            assert_type(finished.call_id, "int | None")
+        executor.options(timeot=1)  # type: ignore[arg-type]  # pyright: ignore
         executor.options(timeout=1, echo=False).submit(len, [1]).add_done_callback(lambda done: print(done.result()))
         executor.shutdown(wait=True, cancel_futures=True, kill_after=1.0)
 
+    ft.Executor(2, timeot=3)  # type: ignore[arg-type]  # pyright: ignore
+    ft.LocalBackend(max_cals=3)  # type: ignore[arg-type]  # pyright: ignore
+    ft.Limits(memroy=3)  # type: ignore[arg-type]  # pyright: ignore
+    ft.Call(source="", functoin="f")  # type: ignore[arg-type]  # pyright: ignore
+    ft.run_code("", "f", timeout_s=3)  # type: ignore[call-arg]  # pyright: ignore
+    ft.joblib.register()
     call = ft.Call(
         source="def f(): pass", function="f", args=[1], kwargs={"a": 2}, timeout_s=1, limits={"memory": "1G"}
     )
@@ -51,6 +69,11 @@ def main() -> None:
         pass
     except ft.TimedOut as error:
         print(error.outcome)
+
+
+def of_any_executor(futures: list[Future[str]]) -> None:
+    for future in ft.as_completed(futures):
+        assert_type(future, Future[str])
 
 
 async def later(call: ft.Call) -> ft.Outcome:

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::clone::{clone, enter, exit};
+use super::monotonic::now_ns;
 use super::plan::Plan;
 use super::selftest::{self, SelfTest};
 use super::user_namespace::UserNamespace;
@@ -37,7 +38,7 @@ pub struct Started {
     pub pid: i32,
     /// Its handle.
     pub pidfd: OwnedFd,
-    /// At its end: nothing if the program runs, else a [`Step`] number and an errno (see [`read_failure`]).
+    /// Closed when the program runs or will not: see [`read_report`].
     pub report: OwnedFd,
 }
 
@@ -107,18 +108,26 @@ pub fn open_child(pid: i32) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// What a child wrote before it gave up: `None` if it wrote nothing, so that its program runs.
-pub fn read_failure(report: &OwnedFd) -> Option<(Step, i32)> {
-    let mut bytes = [0; 5];
-    let count = rustix::io::read(report, &mut bytes).ok()?;
-    let [step, errno @ ..] = bytes;
-    (count == 5).then(|| {
-        (
-            Step::from_byte(step).unwrap_or(Step::Clone),
-            i32::from_le_bytes(errno),
-        )
-    })
+/// What a child wrote before its program began, once it has closed the pipe: its clock just before exec (none if it did
+/// not get so far), or which step failed and why.
+pub fn read_report(report: &OwnedFd) -> Result<Option<u64>, (Step, i32)> {
+    let mut bytes = [0; STAMP_BYTES + FAILURE_BYTES];
+    let count = rustix::io::read(report, &mut bytes).unwrap_or(0);
+    let (stamp, failure) = match count % STAMP_BYTES {
+        FAILURE_BYTES => bytes[..count].split_at(count - FAILURE_BYTES),
+        _ => (&bytes[..count], &[][..]),
+    };
+    match failure {
+        [step, errno @ ..] => Err((
+            Step::from_byte(*step).unwrap_or(Step::Clone),
+            i32::from_le_bytes(errno.try_into().expect("four bytes")),
+        )),
+        [] => Ok(stamp.try_into().ok().map(u64::from_le_bytes)),
+    }
 }
+
+const STAMP_BYTES: usize = 8;
+const FAILURE_BYTES: usize = 5;
 
 /// Everything the child needs, allocated before it exists.
 struct Prepared {
@@ -171,7 +180,12 @@ impl Prepared {
     fn run_child(mut self, parent: Option<u32>, report: RawFd) -> ! {
         let step = match (self.prepare_child(parent), &self.self_test) {
             (Err(step), _) => step,
-            (Ok(()), None) => self.exec(),
+            (Ok(()), None) => {
+                let stamp = now_ns().to_le_bytes();
+                // SAFETY: a plain system call on a live local buffer.
+                unsafe { libc::write(report, stamp.as_ptr().cast(), stamp.len()) };
+                self.exec()
+            }
             (Ok(()), Some(test)) => {
                 // SAFETY: what exec would have closed; the descriptors of the plan and of the report among them.
                 unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };

@@ -15,6 +15,7 @@ use crate::event::{CallId, Event};
 use crate::outcome::ErrorReport;
 use crate::protocol::launcher::Step;
 use crate::verdict::Verdict;
+use crate::worker::judge::exit_name;
 use crate::zygote::setup_error;
 
 impl Pool {
@@ -128,7 +129,7 @@ impl Pool {
             member.calls.retain(|call| *call != dispatch.id);
             member.leaving = true;
         }
-        if !matches!(why, Unstarted::Died | Unstarted::Overdue) {
+        if matches!(why, Unstarted::Spawn { .. } | Unstarted::LauncherLost) {
             self.workers.remove(&worker); // it never was
         }
         let lane = self.lane(&dispatch);
@@ -156,6 +157,11 @@ impl Pool {
             }
             Unstarted::Died => {
                 self.unacknowledged(lane, dispatch, START_FAILURES, "died before they began it")
+            }
+            Unstarted::Uninitialized(exit) => {
+                let last = exit_name(exit);
+                let what = format!("ended in their initializer, the last with {last}");
+                self.unacknowledged(lane, dispatch, START_FAILURES, &what);
             }
             Unstarted::Overdue => {
                 let limit = self.config.ack_timeout;

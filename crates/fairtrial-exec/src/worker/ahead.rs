@@ -15,6 +15,7 @@ use crate::dispatch::{Dispatch, PoolNews};
 use crate::error::EngineError;
 use crate::event::CallId;
 use crate::linux::claims::Claims;
+use crate::linux::monotonic::now_ns;
 use crate::protocol::Kind;
 use crate::protocol::launcher::Cause;
 use crate::scratch::ScratchDir;
@@ -37,6 +38,7 @@ pub(crate) struct Ahead {
 struct SentAhead {
     dispatch: Dispatch,
     generation: u32,
+    sent_ns: u64,
     scratch: Option<ScratchDir>,
 }
 
@@ -71,6 +73,7 @@ impl Worker {
                 self.ahead.calls.push_back(SentAhead {
                     dispatch,
                     generation,
+                    sent_ns: now_ns(),
                     scratch,
                 });
             }
@@ -125,6 +128,7 @@ impl Worker {
         let Some(SentAhead {
             dispatch,
             generation,
+            sent_ns,
             scratch,
         }) = self.ahead.calls.pop_front()
         else {
@@ -141,6 +145,7 @@ impl Worker {
         self.current = Some(Current {
             scratch,
             ahead: true,
+            sent_ns,
             ..current
         });
         self.apply(Event::Assigned { generation });

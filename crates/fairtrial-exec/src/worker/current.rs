@@ -23,6 +23,8 @@ pub(crate) struct Current {
     /// Processor time as the worker read it.
     pub(crate) usage: Option<(u64, u64)>,
     pub(crate) ack_by: Instant,
+    /// When its frame, or the wish for its process, was sent.
+    pub(crate) sent_ns: u64,
     pub(crate) began_ns: Option<u64>,
     pub(crate) finished_ns: Option<u64>,
     pub(crate) cpu_before_ns: Option<u64>,
@@ -43,6 +45,7 @@ impl Current {
             ahead: false,
             usage: None,
             ack_by: Instant::now() + ack_timeout,
+            sent_ns: now_ns(),
             began_ns: None,
             finished_ns: None,
             cpu_before_ns: None,
@@ -58,11 +61,35 @@ impl Current {
         &self.dispatch.call
     }
 
+    /// It began: by its own clock, which is right however late its word is read on a busy machine.
+    pub(crate) fn began(&mut self, stamp_ns: u64) {
+        self.began_ns = Some(believed(stamp_ns, self.sent_ns, now_ns()));
+    }
+
     /// Past its deadline: the launcher stops it, if it has not yet.
     pub(crate) fn is_overdue(&self) -> bool {
         let began = self.call().timeout.zip(self.began_ns);
         began.is_some_and(|(timeout, began_ns)| {
             u128::from(now_ns().saturating_sub(began_ns)) >= timeout.as_nanos()
         })
+    }
+}
+
+/// A reading of somebody else's clock: believed only as far as it lies between when we asked and when we heard.
+fn believed(stamp_ns: u64, asked_ns: u64, heard_ns: u64) -> u64 {
+    stamp_ns.max(asked_ns).min(heard_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// EX-81, EX-86: an honest stamp counts, a forged one matters only between the sending and the reading.
+    #[test]
+    fn a_stamp_is_believed_only_within_what_is_possible() {
+        assert_eq!(believed(15, 10, 20), 15);
+        for (forged, counts) in [(0, 10), (9, 10), (21, 20), (u64::MAX, 20)] {
+            assert_eq!(believed(forged, 10, 20), counts);
+        }
     }
 }

@@ -162,7 +162,6 @@ impl Worker {
     }
 
     /// A worker that is kept is heard once it is known who it is: its counters at the ack are read by its number.
-    /// Others are heard at once, for their time runs from when the ack is read.
     fn may_listen(&self) -> bool {
         self.mode != Mode::Reuse || self.pid.is_some()
     }
@@ -343,6 +342,7 @@ impl Worker {
             return;
         };
         if let (Some(link), Some(frame)) = (&mut self.link, current.frame.take()) {
+            current.sent_ns = now_ns();
             link.send(Kind::Call, current.generation, &frame.payload, frame.body);
         }
     }
@@ -388,7 +388,7 @@ impl Worker {
             return;
         };
         if self.mode == Mode::Command {
-            current.began_ns = Some(at_ns);
+            current.began(at_ns);
             current.dispatch.streams.input = None; // no other try: whoever writes there is to hear when nobody reads
             let generation = current.generation;
             self.apply(Event::Began { generation });

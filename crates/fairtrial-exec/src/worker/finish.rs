@@ -2,6 +2,7 @@
 
 use super::current::Current;
 use super::drive::Worker;
+use super::initialize::Initializer;
 use super::judge::{self, Facts, Measured};
 use super::pipes::has_output;
 use super::{Ending, Payload, Reply};
@@ -109,11 +110,10 @@ impl Worker {
             if (began && current.began_ns.is_some()) || decided {
                 self.judge_call(current, ending, end);
             } else {
-                let overdue = matches!(ending, Some(Ending::NoAck));
-                let why = if overdue {
-                    Unstarted::Overdue
-                } else {
-                    Unstarted::Died
+                let why = match (ending, self.initializer) {
+                    (Some(Ending::NoAck), _) => Unstarted::Overdue,
+                    (_, Initializer::Runs) => Unstarted::Uninitialized(judge::exit_of(end.status)),
+                    _ => Unstarted::Died,
                 };
                 self.tell(PoolNews::Unstarted {
                     worker: self.number,

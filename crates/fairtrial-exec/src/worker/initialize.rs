@@ -49,7 +49,9 @@ impl Worker {
     pub(super) fn hear_initializer(&mut self, kind: Kind, generation: u32, payload: Vec<u8>) {
         match (self.initializer, kind) {
             _ if generation != FIRST_GENERATION => self.stale_frames += 1,
-            (Initializer::Sent, Kind::Ack) => self.initializer = Initializer::Runs,
+            (Initializer::Sent, Kind::Ack) if payload.len() == 8 => {
+                self.initializer = Initializer::Runs
+            }
             (Initializer::Runs, Kind::Ready) => self.initialized(),
             (Initializer::Runs, Kind::Error) => {
                 self.apply(Event::Unprepared(Reply::Error(Payload::Inline(payload))));

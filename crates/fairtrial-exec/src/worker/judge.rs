@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Ending, Mode, Payload, Reply};
-use crate::call::Call;
+use crate::call::{Call, ResultFormat, Work};
 use crate::capture::Captured;
 use crate::clock::Clock;
 use crate::dispatch::Answer;
@@ -280,7 +280,7 @@ fn read_reply(
             let format = facts
                 .call
                 .python()
-                .map_or(crate::call::ResultFormat::Data, |terms| terms.result);
+                .map_or(ResultFormat::Data, |terms| terms.result);
             Ok((
                 Verdict::Ok,
                 Some(EncodedValue {
@@ -291,7 +291,10 @@ fn read_reply(
             ))
         }
         Ok(Reply::Error(payload)) => Ok(match read_record(payload.into_body().bytes()) {
-            Some((verdict, report)) => (verdict, None, Some(report)),
+            Some((verdict, mut report)) => {
+                report.exception = report.exception.filter(|_| facts.trusts_pickles());
+                (verdict, None, Some(report))
+            }
             None => bad("the error record it sent cannot be read".into()),
         }),
         Err(SettleError::Engine(error)) => Err(error),
@@ -336,6 +339,11 @@ fn read_record(record: &[u8]) -> Option<(Verdict, ErrorReport)> {
 }
 
 impl Facts<'_> {
+    /// Whether the caller will unpickle what the call gives: a stranger's exception never, whatever its record holds.
+    fn trusts_pickles(&self) -> bool {
+        matches!(&self.call.work, Work::Pickled(work) if work.python.result == ResultFormat::Pickle)
+    }
+
     /// Whether the output passed its limit before the call was over, though too late for anybody to stop it.
     fn wrote_too_much(&self) -> bool {
         let size = |stream: &Captured| {
@@ -515,6 +523,14 @@ fn stacks(bytes: &[u8]) -> String {
         !ours
     });
     users.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// `SIGSEGV`, `EXIT(3)` and the like.
+pub(crate) fn exit_name(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("EXIT({code})"),
+        Exit::Signal(signal) => signal_name(signal),
+    }
 }
 
 /// `SIGSEGV` and the like.

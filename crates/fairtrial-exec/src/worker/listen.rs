@@ -72,8 +72,8 @@ impl Worker {
             return self.hear_initializer(kind, generation, payload);
         }
         let event = match (kind, payload.len()) {
-            (Kind::Ack, 0) => {
-                self.stamp_begin(generation);
+            (Kind::Ack, 8) => {
+                self.stamp_begin(generation, u64_at(&payload, 0));
                 Event::Began { generation }
             }
             (Kind::Run, 0) => Event::RunsUserCode { generation },
@@ -157,11 +157,11 @@ impl Worker {
         self.current.as_ref().map(|current| current.generation)
     }
 
-    fn stamp_begin(&mut self, of: u32) {
+    fn stamp_begin(&mut self, of: u32, stamp_ns: u64) {
         if let (State::Sent { generation }, Some(current)) = (&self.state, &mut self.current)
             && *generation == of
         {
-            current.began_ns = Some(now_ns());
+            current.began(stamp_ns);
         }
     }
 

@@ -264,9 +264,10 @@ async fn a_failed_initializer_is_told_to_the_call_that_waited_for_it() {
     let terms = host.initialized_by("fail", &["no luck"]);
     let well = Arc::new(host.terms());
     for isolation in [Isolation::Reuse, Isolation::Fresh] {
-        for _ in 0..2 {
+        for result in [ResultFormat::Pickle, ResultFormat::Data] {
             let mut call_of_it = call(&terms, "state", &[]);
-            call_of_it.python_mut().expect("a pickled call").isolation = isolation;
+            let python = call_of_it.python_mut().expect("a pickled call");
+            (python.isolation, python.result) = (isolation, result);
             let outcome = host.story.run(call_of_it).await;
             assert_eq!(outcome.verdict, Verdict::SetupFailed);
             assert_eq!(outcome.stderr.text(), "about to fail\n");
@@ -274,7 +275,7 @@ async fn a_failed_initializer_is_told_to_the_call_that_waited_for_it() {
             assert_eq!(error.kind, "InitializerFailed");
             assert_eq!(error.message, "ValueError: no luck");
             assert!(error.traceback.contains("in fail"), "{}", error.traceback);
-            assert!(error.exception.is_some());
+            assert_eq!(error.exception.is_some(), result == ResultFormat::Pickle);
             let other = host.story.run(call(&well, "state", &[])).await;
             assert_eq!(other.verdict, Verdict::Ok, "{:?}", other.error);
         }
@@ -303,7 +304,10 @@ async fn workers_that_die_in_their_initializer_fail_the_call_after_some_tries() 
     let outcome = host.story.run(call(&terms, "state", &[])).await;
     assert_eq!(outcome.verdict, Verdict::SetupFailed);
     let message = outcome.error.expect("an error").message;
-    assert_eq!(message, "5 workers died before they began it");
+    assert_eq!(
+        message,
+        "5 workers ended in their initializer, the last with EXIT(3)"
+    );
     host.story.end().await;
 }
 

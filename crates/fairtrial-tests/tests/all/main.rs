@@ -3,6 +3,7 @@
 mod ahead;
 mod backend;
 mod batch_cli;
+mod busy;
 mod command;
 mod config;
 mod deadline;

@@ -41,8 +41,7 @@ async fn wall_time_is_the_difference_of_the_time_stamps_exactly() {
         );
         assert_eq!(finish - start, metrics.wall_ns.expect("measured"));
         if number < 3 {
-            // 100 ms, less what a loaded machine takes to hear the acknowledgement.
-            assert!(metrics.wall_ns >= Some(20_000_000), "{metrics:?}");
+            assert!(metrics.wall_ns >= Some(100_000_000), "{metrics:?}");
         }
         assert!(metrics.queue_ns.is_some());
         assert!(start >= last, "calls on one slot follow each other");
