@@ -3,6 +3,7 @@
 mod ahead;
 mod backend;
 mod batch_cli;
+mod cage;
 mod command;
 mod config;
 mod deadline;

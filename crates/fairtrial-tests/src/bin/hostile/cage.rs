@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::Options;
 use crate::show::{Refusal, attempting};
+use crate::table;
 use cgroups::Group;
 pub(crate) use cgroups::own_pids_group;
 use namespaces::Namespaces;
@@ -46,6 +47,9 @@ pub(crate) struct Plan {
 
 /// Makes the cage, runs the suite in it, and takes it away, whatever happens.
 pub(crate) fn make_and_run(options: Options) -> Result<ExitCode, Refusal> {
+    if let Some(name) = options.only.iter().find(|name| table::find(name).is_none()) {
+        return Err(Refusal(format!("no row is called `{name}`")));
+    }
     if !rustix::process::geteuid().is_root() {
         return Err(Refusal(
             "the cage (control groups, namespaces, mounts) needs root; `sudo hostile --uid N` runs the programs as N"

@@ -8,6 +8,7 @@ use fairtrial_exec::Level;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::args::Options;
 use crate::cage::{self, Plan};
 use crate::cell::{self, pause};
 use crate::census::processes;
@@ -30,23 +31,22 @@ const NOT_AS_A_LOGIN: [&str; 3] = ["H7", "H14", "H22"];
 pub(crate) fn run(plan: &Plan) -> Result<ExitCode, Refusal> {
     let begun = Instant::now();
     servers::start()?;
-    let trials: Vec<Trial> = table::all()
+    let wanted = |trial: &Trial, level| is_wanted(&plan.options, trial, level);
+    let levels: Vec<Level> = LEVELS
         .into_iter()
-        .filter(|trial| is_chosen(plan, trial))
+        .filter(|level| is_level(plan, *level))
         .collect();
-    if trials.is_empty() {
-        return Err(Refusal("no row is of that name".into()));
-    }
+    let mut trials = table::all();
+    trials.retain(|trial| levels.iter().any(|level| wanted(trial, *level)));
     let compiled = compile::all(trials.iter());
     let mut report = Report::new(plan);
-    for level in LEVELS.into_iter().filter(|level| is_level(plan, *level)) {
+    for level in levels {
         let unavailable = probe(plan, level)?;
-        for trial in &trials {
+        for trial in trials.iter().filter(|trial| wanted(trial, level)) {
             let since = Instant::now();
             let expected = trial.expected(level);
             let (got, judgement) = match reason_to_skip(plan, trial, level, &unavailable, &compiled)
             {
-                _ if expected == Expected::NotClaimed && !plan.options.unclaimed => continue,
                 Some(reason) => (String::new(), Judgement::Skipped(reason)),
                 None if begun.elapsed() > LAST_START => (
                     String::new(),
@@ -67,15 +67,10 @@ pub(crate) fn run(plan: &Plan) -> Result<ExitCode, Refusal> {
     Ok(report.end())
 }
 
-fn is_chosen(plan: &Plan, trial: &Trial) -> bool {
-    let options = &plan.options;
-    let is_named = |name: &String| {
-        [trial.row, &trial.name()]
-            .iter()
-            .any(|own| name.eq_ignore_ascii_case(own))
-    };
-    let named = options.only.is_empty() || options.only.iter().any(is_named);
-    named && (trial.fast || !options.fast)
+fn is_wanted(options: &Options, trial: &Trial, level: Level) -> bool {
+    let named = options.only.is_empty() || options.only.iter().any(|name| trial.is_called(name));
+    let claimed = trial.expected(level) != Expected::NotClaimed || options.unclaimed;
+    named && claimed && (!options.fast || trial.is_fast_at(level))
 }
 
 fn is_level(plan: &Plan, level: Level) -> bool {

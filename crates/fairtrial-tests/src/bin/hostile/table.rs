@@ -109,8 +109,8 @@ pub(crate) fn all() -> Vec<Trial> {
 
 /// The first trial of that name: `H14`, or `H14 one process`.
 pub(crate) fn find(name: &str) -> Option<Trial> {
-    let is_it = |trial: &Trial| trial.name() == name || trial.row == name;
-    std::iter::once(probe()).chain(all()).find(is_it)
+    let mut trials = std::iter::once(probe()).chain(all());
+    trials.find(|trial| trial.is_called(name))
 }
 
 /// No attack: shows whether a level can be had.
@@ -175,6 +175,11 @@ impl Trial {
             .to_owned()
     }
 
+    /// Whether people mean it by this name: its row, or its own.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        name.eq_ignore_ascii_case(self.row) || name.eq_ignore_ascii_case(&self.name())
+    }
+
     /// Whether it attacks nothing.
     pub(crate) fn is_probe(&self) -> bool {
         self.row == "probe"
@@ -188,13 +193,19 @@ impl Trial {
         }]
     }
 
+    /// Whether it is among the fast ones at a level: above `none`, if more is claimed there.
+    pub(crate) fn is_fast_at(&self, level: Level) -> bool {
+        let claims_more = self.expected(level) != self.expected(Level::None);
+        self.fast && (level == Level::None || claims_more)
+    }
+
     /// The same at every level.
     fn everywhere(self, expected: Expected) -> Self {
         self.levels(expected, expected, expected)
     }
 
     /// Claimed from `limits` on.
-    fn from_limits(self, expected: Expected) -> Self {
+    fn above_none(self, expected: Expected) -> Self {
         self.levels(Expected::NotClaimed, expected, expected)
     }
 

@@ -17,12 +17,12 @@ fn memory() -> Vec<Trial> {
     let way = |what| python("H14", what, source!("h14_memory.py"), what).limits(little_memory);
     let counted = |what| {
         way(what)
-            .from_limits(Verdict(MemoryLimit))
+            .above_none(Verdict(MemoryLimit))
             .needs(&["memory"])
     };
     vec![
-        way("one process").from_limits(Verdict(MemoryLimit)).fast(),
-        way("50 children").from_limits(Verdict(MemoryLimit)),
+        way("one process").above_none(Verdict(MemoryLimit)).fast(),
+        way("50 children").above_none(Verdict(MemoryLimit)),
         counted("shared mapping"),
         counted("/dev/shm"),
         counted("memory file").fast(),
@@ -34,14 +34,14 @@ fn memory() -> Vec<Trial> {
             )
             .needs(&["memory"]),
         counted("populate"),
-        way("page cache").from_limits(ok()),
+        way("page cache").above_none(ok()),
         python("H15", "mlockall", source!("h15_lock_memory.py"), "lock")
-            .from_limits(Denied)
+            .above_none(Denied)
             .needs(&["rlimits"])
             .fast(),
         python("H15", "swap", source!("h15_lock_memory.py"), "swap")
             .limits(little_memory)
-            .from_limits(Verdict(MemoryLimit)),
+            .above_none(Verdict(MemoryLimit)),
         python("H16", "", source!("h16_reserve.py"), "")
             .everywhere(ok())
             .check(Check::Value("1099511627776"))
@@ -76,11 +76,11 @@ fn stacks_and_loops() -> Vec<Trial> {
             .everywhere(Verdict(Timeout)),
         python("H18", "python, limited", source!("h18_loop.py"), "python")
             .limits(half_a_second)
-            .from_limits(Verdict(CpuLimit))
+            .above_none(Verdict(CpuLimit))
             .fast(),
         c("H18", "C, limited", source!("h18_loop.c"), &[])
             .limits(half_a_second)
-            .from_limits(Verdict(CpuLimit)),
+            .above_none(Verdict(CpuLimit)),
     ]
 }
 
@@ -112,7 +112,7 @@ fn waits_and_ends() -> Vec<Trial> {
             .fast(),
         // At `none` a program may write to `/proc/self/clear_refs` (SB-36).
         python("H21", "peak", source!("h21_forge_metrics.py"), "peak")
-            .from_limits(ok())
+            .above_none(ok())
             .check(Check::TrueMetrics),
     ]
 }
@@ -130,15 +130,15 @@ fn disks() -> Vec<Trial> {
     ]);
     let filled = |what| way(what).levels(NotClaimed, cleaned_up, Verdict(DiskLimit));
     vec![
-        way("big file").from_limits(Verdict(DiskLimit)).fast(),
-        way("sparse").from_limits(Verdict(DiskLimit)).fast(),
+        way("big file").above_none(Verdict(DiskLimit)).fast(),
+        way("sparse").above_none(Verdict(DiskLimit)).fast(),
         filled("many files"),
         filled("inodes"),
         filled("levels"),
         filled("entries"),
         python("H23", "", source!("h23_descriptors.py"), "")
             .limits(|limits| limits.open_files = Some(100))
-            .from_limits(Verdict(Exception))
+            .above_none(Verdict(Exception))
             .check(Check::ErrorType("OSError"))
             .fast(),
     ]

@@ -22,7 +22,7 @@ pub(super) fn rows() -> Vec<Trial> {
             .everywhere(OneOf(&[Ok, BadResult]))
             .fast(),
         python("H26", "", source!("h26_write_elsewhere.py"), "")
-            .from_limits(Denied)
+            .above_none(Denied)
             .needs(&["write_scope"])
             .fast(),
         python("H27", "", source!("h27_read_secrets.py"), "")

@@ -12,14 +12,14 @@ pub(super) fn rows() -> Vec<Trial> {
     vec![
         c("H1", "fork bomb, C", source!("h01_fork_bomb.c"), &[])
             .limits(|limits| limits.processes = Some(FEW))
-            .from_limits(Verdict(ProcessLimit)),
+            .above_none(Verdict(ProcessLimit)),
         python("H1", "fork bomb, Python", source!("h01_fork_bomb.py"), "")
             .limits(|limits| limits.processes = Some(FEW))
-            .from_limits(Verdict(ProcessLimit))
+            .above_none(Verdict(ProcessLimit))
             .fast(),
         c("H2", "thread bomb, C", source!("h02_thread_bomb.c"), &[])
             .limits(|limits| limits.processes = Some(FEW))
-            .from_limits(Verdict(ProcessLimit)),
+            .above_none(Verdict(ProcessLimit)),
         python(
             "H2",
             "thread bomb, Python",
@@ -27,7 +27,7 @@ pub(super) fn rows() -> Vec<Trial> {
             "",
         )
         .limits(|limits| limits.processes = Some(FEW))
-        .from_limits(Verdict(ProcessLimit))
+        .above_none(Verdict(ProcessLimit))
         .fast(),
         python("H3", "daemon", source!("h03_daemon.py"), "")
             .everywhere(ok())
@@ -56,7 +56,7 @@ pub(super) fn rows() -> Vec<Trial> {
             .everywhere(ok())
             .known("a call's dead orphans stay until it ends: its leader is their subreaper, and does not wait"),
         python("H7", "others", source!("h07_kill_others.py"), "others")
-            .from_limits(Denied)
+            .above_none(Denied)
             .needs(&["signal_scope"])
             .fast(),
         python(
@@ -65,20 +65,20 @@ pub(super) fn rows() -> Vec<Trial> {
             source!("h07_kill_others.py"),
             "everybody",
         )
-        .from_limits(Denied)
+        .above_none(Denied)
         .needs(&["signal_scope"]),
         python("H7", "its group", source!("h07_kill_others.py"), "group")
-            .from_limits(Verdict(Signal))
+            .above_none(Verdict(Signal))
             .check(Check::Signal(9)),
         python("H8", "itself", source!("h08_stop.py"), "itself")
             .endless()
             .everywhere(Verdict(Timeout))
             .fast(),
         python("H8", "its parent", source!("h08_stop.py"), "parent")
-            .from_limits(Denied)
+            .above_none(Denied)
             .needs(&["signal_scope"]),
         python("H9", "", source!("h09_reach_into.py"), "")
-            .from_limits(Denied)
+            .above_none(Denied)
             .needs(&["capabilities"])
             .fast(),
         python(
@@ -87,7 +87,7 @@ pub(super) fn rows() -> Vec<Trial> {
             source!("h10_priorities.py"),
             "real_time",
         )
-        .from_limits(Denied)
+        .above_none(Denied)
         .needs(&["rlimits", "capabilities"]),
         python("H10", "others", source!("h10_priorities.py"), "others").at_strict(Denied),
         c("H11", "vfork", source!("h11_vfork.c"), &[])
@@ -103,7 +103,7 @@ pub(super) fn rows() -> Vec<Trial> {
         .everywhere(ok())
         .fast(),
         python("H12", "", source!("h12_setuid.py"), "")
-            .from_limits(ok())
+            .above_none(ok())
             .check(Check::EuidUnchanged)
             .fast(),
         python("H13", "namespaces", source!("h13_namespaces.py"), "")

@@ -15,7 +15,7 @@ pub(super) fn rows() -> Vec<Trial> {
             .check(Check::NothingFound)
             .fast(),
         python("H30", "abstract", source!("h30_sockets.py"), "abstract")
-            .from_limits(Denied)
+            .above_none(Denied)
             .needs(&["signal_scope"])
             .fast(),
         python("H30", "paths", source!("h30_sockets.py"), "paths").at_strict(Denied),
