@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::cage::{HOME, TMP};
 
 /// Where anything can be left: every writable place of the cage.
-const WRITABLE: [&str; 8] = [
+const WRITABLE: [&str; 9] = [
     TMP,
+    "/tmp/cell/spill",
     "/var/tmp",
     "/dev/shm",
     "/dev/mqueue",
@@ -141,28 +142,28 @@ fn lines(what: &str, path: &str, pick: impl Fn(&str) -> Option<String>) -> Vec<S
     found
 }
 
-/// Names, with sizes and times of what is no directory.
+/// Names, with sizes and times of what is no directory; of one disk, for what is mounted from the host is read-only.
 fn files(dir: &Path, apart: &Path, left: &mut usize, found: &mut BTreeSet<String>) {
+    let disk = |path: &Path| fs::symlink_metadata(path).map(|facts| (facts.dev(), facts));
+    let Ok((own, _)) = disk(dir) else { return };
     // The engine remembers what it found out about this machine (SB-42).
     let cache = Path::new(HOME).join(".cache");
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
+        let Some((_, facts)) = disk(&path).ok().filter(|(disk, _)| *disk == own) else {
+            continue;
+        };
         if path == apart || path == cache || *left == 0 {
             continue;
         }
         *left -= 1;
-        let Ok(facts) = fs::symlink_metadata(&path) else {
-            continue;
-        };
         if facts.is_dir() {
             found.insert(format!("directory {}", path.display()));
             files(&path, apart, left, found);
         } else {
-            let (size, time) = (
-                facts.size(),
-                facts.mtime_nsec() + facts.mtime() % 1000 * 1_000_000_000,
-            );
-            found.insert(format!("file {} of {size} bytes, {time}", path.display()));
+            let time = facts.mtime() % 1000 * 1_000_000_000 + facts.mtime_nsec();
+            let (size, path) = (facts.size(), path.display());
+            found.insert(format!("file {path} of {size} bytes, {time}"));
         }
     }
 }
