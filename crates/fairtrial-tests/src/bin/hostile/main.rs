@@ -11,6 +11,7 @@ mod census;
 mod compile;
 mod engine;
 mod expect;
+mod judge;
 mod places;
 mod report;
 mod runner;
