@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::Options;
-use crate::show::{Refusal, attempting};
+use crate::show::{self, Refusal, attempting};
 use crate::table;
 use cgroups::Group;
 pub(crate) use cgroups::own_pids_group;
@@ -112,7 +112,7 @@ fn run_inside(plan: &Plan) -> Result<ExitCode, Refusal> {
         let Some(status) = status else {
             child.kill()?; // `unshare`, with which the cage's first process dies, and all others with that
             child.wait()?;
-            return Err(Refusal("stopped: a signal, or 15 minutes passed".into()));
+            return Ok(show::stopped("by a signal, or after 15 minutes"));
         };
         let code = status.code().and_then(|code| u8::try_from(code).ok());
         Ok(ExitCode::from(code.unwrap_or(1)))

@@ -28,6 +28,13 @@ pub(crate) fn refusal(refusal: &Refusal) -> ExitCode {
     ExitCode::from(2)
 }
 
+/// Says that it did not get to its end; exits with 1, for what was not tried did not pass.
+#[expect(clippy::print_stderr, reason = "the suite is a program for people")]
+pub(crate) fn stopped(why: &str) -> ExitCode {
+    eprintln!("hostile: stopped {why}");
+    ExitCode::FAILURE
+}
+
 /// A line, at once.
 pub(crate) fn line(text: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
