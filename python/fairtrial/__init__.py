@@ -27,8 +27,8 @@ except ModuleNotFoundError as _error:
 from .backends import Backend, Event, Hooks, LocalBackend
 from .calls import Call, Limits
 from .errors import (
-    CandidateError,
     Cancelled,
+    CandidateError,
     LimitExceeded,
     MemoryExceeded,
     QueueTimedOut,

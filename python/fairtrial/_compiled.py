@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 
 # In the order in which `zygote.rs` joins their texts.
-PARTS = ("_codec", "_report", "_restore", "_frames", "_fork", "_worker", "_shim")
+PARTS = ("codec", "report", "restore", "frames", "fork", "pickles", "imports", "worker", "serve")
 
 
 @lru_cache
@@ -16,7 +16,7 @@ def shim_code() -> bytes:
     """A marshalled list of the parts' code objects."""
     parts = []
     for part in PARTS:
-        name = f"{__package__}.{part}"
+        name = f"{__package__}._shim.{part}"
         spec = find_spec(name)
         assert spec is not None and spec.loader is not None, "it is in this package"
         code = spec.loader.get_code(name)  # type: ignore[attr-defined]

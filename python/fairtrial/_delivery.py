@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from . import _engine
 
 if TYPE_CHECKING:
-    from .futures import Shared, Future
+    from .futures import Future, Shared
 
 
 class Delivery:

@@ -7,7 +7,8 @@ from mmap import MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap
 from struct import Struct
 from typing import Any
 
-from . import _codec, _engine, _views
+from . import _engine, _views
+from ._shim import codec as _codec
 
 _PICKLE_HEAD = Struct("<QQ")
 _BUFFER_ALIGNMENT = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _codec
+from ._shim import codec as _codec
 
 # Those of numpy's types that a view can have.
 _FORMATS = {

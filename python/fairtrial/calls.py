@@ -6,50 +6,55 @@ import difflib
 import inspect
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from . import _codec, _engine
+from . import _engine
+from ._shim import codec as _codec
 
 DEFAULT_CAPTURE_BYTES = 1 << 20
 DEFAULT_OUTPUT_BYTES = 64 << 20
+
+Default = Literal["default"]
 
 
 @dataclass(frozen=True, init=False)
 class Limits:
     """What a call may use: sizes as ints or text ("512M"), times in seconds; None is no limit.
 
+    "default" is what the call's sandbox has: nothing at level "none".
+
     >>> import fairtrial as ft
     >>> ft.Limits(memory="512M", cpu=2.5).memory
     536870912
     """
 
-    memory: int | None
+    memory: int | Default | None
     cpu: float | None
-    processes: int | None
-    open_files: int | None
-    file_size: int | None
+    processes: int | Default | None
+    open_files: int | Default | None
+    file_size: int | Default | None
     output: int | None
 
     def __init__(
         self,
         *,
-        memory: int | str | None = None,
+        memory: int | str | None = "default",
         cpu: float | None = None,
-        processes: int | None = None,
-        open_files: int | None = None,
-        file_size: int | str | None = None,
+        processes: int | Default | None = "default",
+        open_files: int | Default | None = "default",
+        file_size: int | str | None = "default",
         output: int | str | None = DEFAULT_OUTPUT_BYTES,
         **unknown: Any,
     ) -> None:
         refuse_unknown(Limits, unknown)
         put = object.__setattr__
-        put(self, "memory", _size("memory", memory))
+        put(self, "memory", _cap(_size, "memory", memory))
         put(self, "cpu", check_seconds("cpu", cpu))
-        put(self, "processes", _count("processes", processes))
-        put(self, "open_files", _count("open_files", open_files))
-        put(self, "file_size", _size("file_size", file_size))
+        put(self, "processes", _cap(_count, "processes", processes))
+        put(self, "open_files", _cap(_count, "open_files", open_files))
+        put(self, "file_size", _cap(_size, "file_size", file_size))
         put(self, "output", _size("output", output))
 
 
@@ -83,7 +88,7 @@ class Call:
     timeout_s: float | None
     queue_timeout_s: float | None
     limits: Limits
-    sandbox: str
+    sandbox: str | Mapping[str, Any] | None
     capture_bytes: int
 
     if TYPE_CHECKING:  # what it was made of, as it was then; no fields
@@ -111,7 +116,7 @@ class Call:
         timeout_s: float | None = None,
         queue_timeout_s: float | None = None,
         limits: Limits | Mapping[str, Any] | None = None,
-        sandbox: str = "none",
+        sandbox: str | Mapping[str, Any] | None = None,
         capture_bytes: int | str = DEFAULT_CAPTURE_BYTES,
         **unknown: Any,
     ) -> None:
@@ -135,7 +140,7 @@ class Call:
         put(self, "timeout_s", check_seconds("timeout_s", timeout_s))
         put(self, "queue_timeout_s", check_seconds("queue_timeout_s", queue_timeout_s))
         put(self, "limits", as_limits(limits))
-        put(self, "sandbox", sandbox)
+        put(self, "sandbox", as_sandbox(sandbox))
         capture = _size("capture_bytes", capture_bytes, least=0)
         put(self, "capture_bytes", DEFAULT_CAPTURE_BYTES if capture is None else capture)
         self._check_work()
@@ -187,19 +192,39 @@ class Call:
 def engine_terms(terms: Any, env: Mapping[str, str | None]) -> dict[str, Any]:
     """What the engine wants to know of a call's terms."""
     limits: Limits = terms.limits
+    given = {
+        "memory_bytes": limits.memory,
+        "processes": limits.processes,
+        "open_files": limits.open_files,
+        "file_bytes": limits.file_size,
+        "output_bytes": limits.output,
+    }
     return {
         "timeout_s": terms.timeout_s,
         "queue_timeout_s": terms.queue_timeout_s,
         "env": dict(env),
         "cwd": terms.cwd,
-        "sandbox": terms.sandbox,
+        "sandbox": _engine_sandbox(terms.sandbox),
         "capture_bytes": terms.capture_bytes,
-        "memory_bytes": limits.memory,
         "cpu_s": limits.cpu,
-        "processes": limits.processes,
-        "open_files": limits.open_files,
-        "file_bytes": limits.file_size,
-        "output_bytes": limits.output,
+        "limits": {key: limit for key, limit in given.items() if limit != "default"},
+    }
+
+
+def _engine_sandbox(sandbox: str | Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if sandbox is None:
+        return None
+    given = {"level": sandbox} if isinstance(sandbox, str) else sandbox
+    return {
+        "level": given["level"],
+        "on_missing": given.get("on_missing"),
+        "network": given.get("network"),
+        "read": list(given.get("read", ())),
+        "write": list(given.get("write", ())),
+        "address_space": given.get("address_space"),
+        "devices": list(given.get("devices", ())),
+        "cpus": given.get("cpus"),
+        "quotas": {key: given[key] for key in ("scratch_bytes", "scratch_inodes") if key in given},
     }
 
 
@@ -213,6 +238,53 @@ def as_limits(limits: Limits | Mapping[str, Any] | None) -> Limits:
         raise TypeError(f"limits must be a Limits or a mapping, not {type(limits).__name__}")
     ours = {"memory_bytes": "memory", "cpu_s": "cpu", "file_bytes": "file_size", "output_bytes": "output"}
     return Limits(**{ours.get(key, key): value for key, value in limits.items()})
+
+
+def as_sandbox(sandbox: str | Mapping[str, Any] | None) -> str | dict[str, Any] | None:
+    """A sandbox as users give it: a level, or a mapping with the JSON's keys, of which those given are kept."""
+    if sandbox is None or isinstance(sandbox, str):
+        return sandbox
+    if not isinstance(sandbox, Mapping):
+        raise TypeError(f"sandbox must be a level or a mapping, not {type(sandbox).__name__}")
+    return _sandbox(**sandbox)
+
+
+def _sandbox(
+    *,
+    level: str | None = None,
+    on_missing: str | None = None,
+    network: str | None = None,
+    read: Iterable[str | os.PathLike[str]] | None = None,
+    write: Iterable[str | os.PathLike[str]] | None = None,
+    scratch_bytes: int | str | None = "default",
+    scratch_inodes: int | Default | None = "default",
+    address_space: int | str | None = None,
+    devices: Iterable[str] | None = None,
+    cpus: Iterable[int] | None = None,
+    **unknown: Any,
+) -> dict[str, Any]:
+    refuse_unknown(_sandbox, unknown, "sandbox")
+    if level is None:
+        raise ValueError("`sandbox`: `level` is missing; give 'none', 'limits' or 'strict'")
+    given: dict[str, Any] = {
+        "level": _text("sandbox.level", level),
+        "on_missing": _text("sandbox.on_missing", on_missing),
+        "network": _text("sandbox.network", network),
+        "read": _paths("sandbox.read", read),
+        "write": _paths("sandbox.write", write),
+        "address_space": _size("sandbox.address_space", address_space),
+    }
+    if devices is not None:
+        given["devices"] = tuple(_text("sandbox.devices", name) for name in _words("sandbox.devices", devices))
+    if cpus is not None:
+        given["cpus"] = tuple(_count("sandbox.cpus", cpu, 0) for cpu in _words("sandbox.cpus", cpus))
+    quotas = {
+        "scratch_bytes": _cap(_size, "sandbox.scratch_bytes", scratch_bytes),
+        "scratch_inodes": _cap(_count, "sandbox.scratch_inodes", scratch_inodes),
+    }
+    return {key: value for key, value in given.items() if value is not None} | {
+        key: value for key, value in quotas.items() if value != "default"
+    }
 
 
 def refuse_unknown(of: Any, unknown: Mapping[str, Any], title: str = "") -> None:
@@ -247,6 +319,10 @@ def _size(name: str, value: int | str | None, least: int = 1) -> int | None:
     return _count(name, value, least)
 
 
+def _cap(check: Callable[[str, Any], int | None], name: str, value: int | str | None) -> int | Default | None:
+    return "default" if value == "default" else check(name, value)
+
+
 def _count(name: str, value: int | None, least: int = 1) -> int | None:
     if value is None:
         return None
@@ -259,3 +335,18 @@ def _words(name: str, words: Iterable[Any]) -> list[Any]:
     if isinstance(words, (str, bytes)):
         raise ValueError(f"`{name}` is a list, not a text: [{words!r}]")
     return list(words)
+
+
+def _text(name: str, value: str | None) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"`{name}` must be a text, not {value!r}")
+    return value
+
+
+def _paths(name: str, paths: Iterable[str | os.PathLike[str]] | None) -> tuple[str, ...] | None:
+    if paths is None:
+        return None
+    texts = [os.fspath(path) for path in _words(name, paths)]
+    if not all(texts):
+        raise ValueError(f"`{name}` has an empty path")
+    return tuple(os.path.abspath(text) for text in texts)

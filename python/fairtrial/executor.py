@@ -17,7 +17,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from . import _echo, _engine, _lifetime, _pickling
 from .backends import engine_options
-from .calls import DEFAULT_CAPTURE_BYTES, Limits, as_limits, check_seconds, engine_terms, refuse_unknown
+from .calls import DEFAULT_CAPTURE_BYTES, Limits, as_limits, as_sandbox, check_seconds, engine_terms, refuse_unknown
 from .futures import Future, Shared
 from .outcomes import Outcome, unstarted
 
@@ -41,7 +41,7 @@ class Executor(concurrent.futures.Executor):
         isolation: Literal["reuse", "fresh"] = "reuse",
         timeout: float | None = None,
         limits: Limits | Mapping[str, Any] | None = None,
-        sandbox: str = "none",
+        sandbox: str | Mapping[str, Any] | None = None,
         preload: Iterable[str] = (),
         env: Mapping[str, str | None] | Literal["inherit"] | None = None,
         initializer: Callable[..., object] | None = None,
@@ -56,7 +56,8 @@ class Executor(concurrent.futures.Executor):
         """`isolation="fresh"` gives each call a process of its own; `timeout` counts from when a call begins.
 
         `env` adds to what workers get of the environment, and "inherit" passes all of it. `echo` passes on what
-        workers write. `mp_context` is accepted for compatibility.
+        workers write. `sandbox` is a level or a mapping: "none", unless FAIRTRIAL_SANDBOX says otherwise.
+        `mp_context` is accepted for compatibility.
         """
         refuse_unknown(Executor, unknown)
         _check_pool_options(max_workers, initializer, max_tasks_per_child, mp_context)
@@ -64,7 +65,7 @@ class Executor(concurrent.futures.Executor):
             isolation=isolation,
             timeout_s=check_seconds("timeout", timeout),
             limits=as_limits(limits),
-            sandbox=sandbox,
+            sandbox=as_sandbox(sandbox),
             preload=tuple(preload),
             env=env,
             python=_check_python(python),
@@ -194,7 +195,7 @@ class _Terms:
         self.timeout_s: float | None = terms["timeout_s"]
         self.queue_timeout_s: float | None = None
         self.limits: Limits = terms["limits"]
-        self.sandbox: str = terms["sandbox"]
+        self.sandbox: str | Mapping[str, Any] | None = terms["sandbox"]
         self.cwd: str | None = None
         self.capture_bytes = DEFAULT_CAPTURE_BYTES
         self.echo: bool = terms["echo"]
@@ -207,7 +208,9 @@ class _Terms:
                 terms["timeout_s"] = check_seconds("timeout", value)
             elif name == "limits":
                 terms["limits"] = as_limits(value)
-            elif name in ("env", "echo", "isolation", "sandbox", "result"):
+            elif name == "sandbox":
+                terms["sandbox"] = as_sandbox(value)
+            elif name in ("env", "echo", "isolation", "result"):
                 terms[name] = value
             elif name == "preload":
                 terms["preload"] = tuple(value)
@@ -234,7 +237,7 @@ class _Terms:
                     "sys_path": [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)],
                     "argv": list(argv),
                     "faulthandler": os.environ.get("PYTHONFAULTHANDLER") != "0",
-                    "authkey": current_process().authkey.hex() if self.sandbox == "none" else None,
+                    "authkey": current_process().authkey.hex(),
                     "initializer": given["initializer"],
                 },
             }

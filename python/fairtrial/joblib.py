@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from .executor import Executor, default_workers
 from .futures import Future
@@ -29,6 +29,8 @@ except ImportError as _error:
     raise ImportError("fairtrial.joblib needs joblib: pip install fairtrial[joblib]") from _error
 
 __all__ = ["FairtrialBackend", "register", "shutdown"]
+
+T = TypeVar("T")
 
 _EXECUTOR_OPTIONS = ("isolation", "limits", "sandbox", "preload", "env", "python", "echo", "max_tasks_per_child")
 
@@ -92,7 +94,7 @@ class FairtrialBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
     def submit(self, func: Callable[[], Any], callback: Callable[[Any], Any] | None = None) -> Future[Any]:
         """Submits a batch of tasks."""
         assert self._executor is not None, "joblib configures a backend before it submits"
-        future = self._executor.submit(func)
+        future = self._executor.submit(_in_worker, func)
         with self._lock:
             self._running.add(future)
         future.add_done_callback(self._forget)
@@ -124,6 +126,12 @@ class FairtrialBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         if executor is not None:
             _pools.give_back(executor)
         self.reset_batch_stats()
+
+
+def _in_worker(func: Callable[[], T]) -> T:
+    """Runs a batch where the backend is known by name, as it is in the host: tasks may nest it."""
+    register()
+    return func()
 
 
 class _Pools:

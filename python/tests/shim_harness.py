@@ -14,8 +14,8 @@ import subprocess
 import time
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent.parent / "fairtrial"
-PARTS = ("_codec.py", "_report.py", "_restore.py", "_frames.py", "_fork.py", "_worker.py", "_shim.py")
+SHIM_FILES = Path(__file__).resolve().parent.parent / "fairtrial" / "_shim"
+PARTS = tuple(part + ".py" for part in "codec report restore frames fork pickles imports worker serve".split())
 HEADER = struct.Struct("<2sBBIQ")
 SHIM, CONFIGURE, CALL, FILE, INITIALIZE = 1, 2, 3, 4, 6
 READY, ACK, RUN, NEED, VALUE, ERROR, FILED = 17, 18, 19, 20, 21, 22, 23
@@ -25,13 +25,13 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def shim_text():
-    return b"\n".join((PACKAGE / part).read_bytes() for part in PARTS)
+    return b"\n".join((SHIM_FILES / part).read_bytes() for part in PARTS)
 
 
 def codec():
     """`encode` and `decode` as the engine would have them."""
     names = {"__name__": "codec"}
-    exec(compile((PACKAGE / "_codec.py").read_bytes(), "_codec.py", "exec"), names)
+    exec(compile((SHIM_FILES / "codec.py").read_bytes(), "codec.py", "exec"), names)
     return (lambda value: b"".join(names["encode"](value))), names["decode"]
 
 
@@ -274,7 +274,7 @@ class Zygote:
                 os.set_inheritable(descriptor, False)
         errors_read, errors = os.pipe()
         environ = {"PATH": os.environ.get("PATH", ""), "FAIRTRIAL_WORKER_ID": "000000000000", **(env or {})}
-        bootstrap = (PACKAGE / "_bootstrap.py").read_text()
+        bootstrap = (SHIM_FILES / "bootstrap.py").read_text()
         # By way of high numbers: either end may have been given 3 or 4 itself.
         high = [fcntl.fcntl(far, fcntl.F_DUPFD_CLOEXEC, 50) for far in (engine_far, launcher_far)]
         self.spawned_at = time.perf_counter()
@@ -334,7 +334,7 @@ class Zygote:
     def request(self, descriptors):
         self.number += 1
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-        self.launcher.sendmsg([struct.pack("<I", self.number)], ancillary)
+        self.launcher.sendmsg([struct.pack("<IB", self.number, 0)], ancillary)  # 0: into no other namespace
         number, pid = struct.unpack("<Ii", self.launcher.recv(8))
         assert number == self.number
         return pid

@@ -14,7 +14,7 @@ import sys
 import pytest
 from value_vectors import TARGET, evaluate
 
-CODEC = pathlib.Path(__file__).resolve().parents[1] / "fairtrial" / "_codec.py"
+CODEC = pathlib.Path(__file__).resolve().parents[1] / "fairtrial" / "_shim" / "codec.py"
 
 
 def load():

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand};
-use fairtrial_exec::Level;
+use fairtrial_exec::Sandbox;
 
 use crate::failure::Failure;
 
@@ -91,9 +91,13 @@ pub(crate) struct TermArgs {
     /// Longest run, as in `5s`, `250ms`, `2m`
     #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) timeout: Option<Duration>,
-    /// Isolation: none, limits or strict
-    #[arg(long, value_name = "LEVEL", value_parser = str::parse::<Level>)]
-    pub(crate) sandbox: Option<Level>,
+    /// Isolation: none, limits or strict, and options, as in `strict,network=loopback,read=/data`
+    ///
+    /// Options, of which read, write, devices and cpus may be repeated: on_missing=fail|degrade,
+    /// network=none|loopback|host, read=PATH, write=PATH, scratch_bytes=SIZE|none, scratch_inodes=N|none,
+    /// address_space=SIZE, devices=nvidia, cpus=N or cpus=N-N. FAIRTRIAL_SANDBOX replaces the default.
+    #[arg(long, value_name = "LEVEL[,KEY=VALUE]", value_parser = str::parse::<Sandbox>)]
+    pub(crate) sandbox: Option<Sandbox>,
     /// Environment variable; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub(crate) env: Vec<(String, String)>,
@@ -109,25 +113,29 @@ pub(crate) struct TermArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Memory, as in `512M`, `2G`
-    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
-    pub(crate) memory: Option<u64>,
-    /// Processor time, as in `2s`
-    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
-    pub(crate) cpu: Option<Duration>,
-    /// Processes and threads
-    #[arg(long, value_name = "N", value_parser = count, allow_hyphen_values = true)]
-    pub(crate) processes: Option<u64>,
-    /// Open files per process
-    #[arg(long, value_name = "N", value_parser = count, allow_hyphen_values = true)]
-    pub(crate) open_files: Option<u64>,
-    /// Size of a file, and of the value
-    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
-    pub(crate) file_size: Option<u64>,
-    /// Output on both streams together [default: 64M]
-    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
-    pub(crate) output: Option<u64>,
+    /// Memory, as in `512M`, or `none` [default above level none: 80 % of what there is]
+    #[arg(long, value_name = "SIZE", value_parser = cap(size), allow_hyphen_values = true)]
+    pub(crate) memory: Option<Cap<u64>>,
+    /// Processor time, as in `2s`, or `none`
+    #[arg(long, value_name = "TIME", value_parser = cap(duration), allow_hyphen_values = true)]
+    pub(crate) cpu: Option<Cap<Duration>>,
+    /// Processes and threads, or `none` [default above level none: 512]
+    #[arg(long, value_name = "N", value_parser = cap(count), allow_hyphen_values = true)]
+    pub(crate) processes: Option<Cap<u64>>,
+    /// Open files per process, or `none` [default above level none: 1024]
+    #[arg(long, value_name = "N", value_parser = cap(count), allow_hyphen_values = true)]
+    pub(crate) open_files: Option<Cap<u64>>,
+    /// Size of a file, and of the value, or `none` [default above level none: 1G]
+    #[arg(long, value_name = "SIZE", value_parser = cap(size), allow_hyphen_values = true)]
+    pub(crate) file_size: Option<Cap<u64>>,
+    /// Output on both streams together, or `none` [default: 64M]
+    #[arg(long, value_name = "SIZE", value_parser = cap(size), allow_hyphen_values = true)]
+    pub(crate) output: Option<Cap<u64>>,
 }
+
+/// A limit as given; none lifts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cap<T>(pub(crate) Option<T>);
 
 /// Run many calls, one JSON object a line; results in input order
 ///
@@ -218,6 +226,14 @@ fn size(text: &str) -> Result<u64, String> {
     fairtrial_exec::parse_size(text)
 }
 
+/// Reads `none`, or what `read` reads.
+fn cap<T>(read: fn(&str) -> Result<T, String>) -> impl Fn(&str) -> Result<Cap<T>, String> + Clone {
+    move |text| match text {
+        "none" => Ok(Cap(None)),
+        text => read(text).map(|limit| Cap(Some(limit))),
+    }
+}
+
 fn count(text: &str) -> Result<u64, String> {
     positive(text)?;
     text.parse()
@@ -285,6 +301,10 @@ mod tests {
             (
                 "exec a.py --sandbox jail",
                 "--sandbox: unknown level `jail`; the levels are `none`, `limits` and `strict`",
+            ),
+            (
+                "exec a.py --sandbox strict,netwrk=none",
+                "--sandbox: unknown key `netwrk` (did you mean `network`?)",
             ),
             (
                 "exec a.py --env A",

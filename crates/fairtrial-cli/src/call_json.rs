@@ -1,16 +1,17 @@
 //! The JSON of a call, as one line of `batch` holds it: every fault has a place and a hint. Starts nothing.
 //!
-//! A key whose value is `null` counts as not given.
+//! A key whose value is `null` counts as not given, but for limits and quotas, which it lifts.
 
 mod field;
 mod object;
+mod sandbox;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
 
 use fairtrial_exec::value::{self, FromJsonError};
-use fairtrial_exec::{Call, CommandWork, Level, Limits, PythonTerms, SourceWork, Work};
+use fairtrial_exec::{Call, CommandWork, Limits, PythonTerms, Resource, Sandbox, SourceWork, Work};
 use serde_json::{Value as Json, json};
 
 use crate::failure::reason;
@@ -58,14 +59,15 @@ const LIMIT_KEYS: [&str; 6] = [
 #[derive(Debug)]
 pub(crate) struct CallReader {
     base: PathBuf,
-    sandbox: Level,
+    /// Of calls that do not say, if not their kind's default.
+    sandbox: Option<Sandbox>,
     /// The file read last: batches often name one file on every line.
     last_file: Option<(PathBuf, String)>,
 }
 
 impl CallReader {
-    /// `sandbox` is the level of calls that do not say.
-    pub(crate) fn new(base: PathBuf, sandbox: Level) -> Self {
+    /// `sandbox` takes the place of the default for calls that do not say.
+    pub(crate) fn new(base: PathBuf, sandbox: Option<Sandbox>) -> Self {
         Self {
             base,
             sandbox,
@@ -98,7 +100,6 @@ impl CallReader {
             self.source(object)?
         };
         let mut call = Call::new(work);
-        call.sandbox = self.sandbox;
         self.set_terms(&mut call, object)?;
         call.validate()
             .map_err(|invalid| Fault::new(object.locate(&invalid.field), invalid.to_string()))?;
@@ -186,11 +187,10 @@ impl CallReader {
         if let Some(given) = object.get("limits") {
             call.limits = limits(given)?;
         }
-        if let Some(level) = object.get("sandbox") {
-            call.sandbox = level
-                .string()?
-                .parse()
-                .map_err(|problem: String| level.fault(problem))?;
+        if let Some(given) = object.get("sandbox") {
+            call.sandbox = sandbox::sandbox(given, &self.base)?;
+        } else if let Some(sandbox) = &self.sandbox {
+            call.sandbox = sandbox.clone();
         }
         if let Some(bytes) = object.get("capture_bytes") {
             call.capture_bytes = bytes.count_or_zero()?;
@@ -252,14 +252,14 @@ fn limits(given: Field<'_>) -> Result<Limits, Fault> {
     let mut object = Object::new("limits");
     object.parse(given.expect('{', "an object")?)?;
     object.check_keys(&[&LIMIT_KEYS])?;
-    Ok(Limits {
-        memory_bytes: object.count("limits.memory_bytes")?,
+    let mut limits = Limits {
         cpu: object.seconds("limits.cpu_s")?,
-        processes: object.count("limits.processes")?,
-        open_files: object.count("limits.open_files")?,
-        file_bytes: object.count("limits.file_bytes")?,
-        output_bytes: object
-            .count("limits.output_bytes")?
-            .or(Limits::default().output_bytes),
-    })
+        ..Limits::default()
+    };
+    for resource in Resource::ALL {
+        if let Some(limit) = object.liftable(resource.field(), Field::count)? {
+            limits.set(resource, limit);
+        }
+    }
+    Ok(limits)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairtrial_exec::{Backend, EngineError, Level, LocalConfig, Shutdown};
+use fairtrial_exec::{Backend, LocalConfig, Sandbox, Shutdown};
 
 use crate::failure::Failure;
 
@@ -58,26 +58,15 @@ pub(crate) fn config(workers: Option<usize>) -> Result<LocalConfig, Failure> {
     Ok(config)
 }
 
-/// The isolation level of calls that do not say: `FAIRTRIAL_SANDBOX`, else `none`; blank counts as unset.
-pub(crate) fn default_sandbox() -> Result<Level, Failure> {
-    const NAME: &str = "FAIRTRIAL_SANDBOX";
-    let Some(text) = std::env::var_os(NAME) else {
-        return Ok(Level::None);
-    };
-    let text = text.to_string_lossy();
-    match text.trim() {
-        "" => Ok(Level::None),
-        level => level.parse().map_err(|problem| {
-            let name = NAME.into();
-            EngineError::Config { name, problem }.into()
-        }),
-    }
+/// What `FAIRTRIAL_SANDBOX` puts in the place of the default, if anything.
+pub(crate) fn default_sandbox() -> Result<Option<Sandbox>, Failure> {
+    Sandbox::from_env().map_err(|invalid| Failure::usage(&invalid.field, invalid.problem))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairtrial_exec::{Call, Event, Outcome};
+    use fairtrial_exec::{Call, EngineError, Event, Outcome};
 
     /// An engine that never ends, however it is asked to.
     struct Stuck;

@@ -216,10 +216,9 @@ fn parse(bytes: &[u8], number: u64, calls: &mut CallReader) -> (Json, Result<Cal
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairtrial_exec::Level;
 
     fn lines(input: impl Read) -> Vec<Vec<Line>> {
-        let calls = CallReader::new("/base".into(), Level::None);
+        let calls = CallReader::new("/base".into(), None);
         Lines::new(input, calls).map(Result::unwrap).collect()
     }
 

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::Limits;
-use crate::sandbox::Level;
+use crate::linux::selftest::SelfTest;
+use crate::sandbox::{DEFAULT_LEVEL, Level, Sandbox};
 
 /// One thing to run: the work and the terms it runs under.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,8 +29,10 @@ pub struct Call {
     pub term_grace: Duration,
     /// What the call may use.
     pub limits: Limits,
-    /// Isolation level asked for.
-    pub sandbox: Level,
+    /// Isolation asked for.
+    pub sandbox: Sandbox,
+    /// Of a command: found out by trying, instead of running it.
+    pub(crate) self_test: Option<SelfTest>,
     /// Kept bytes per output stream.
     pub capture_bytes: u64,
 }
@@ -198,6 +201,10 @@ impl Call {
     /// A call of `work` on default terms.
     #[must_use]
     pub fn new(work: Work) -> Self {
+        let level = match work {
+            Work::Source(_) | Work::Command(_) => DEFAULT_LEVEL,
+            Work::Pickled(_) => Level::None, // the caller's own function
+        };
         Self {
             work,
             env: BTreeMap::new(),
@@ -206,7 +213,8 @@ impl Call {
             queue_timeout: None,
             term_grace: Duration::ZERO,
             limits: Limits::default(),
-            sandbox: Level::None,
+            sandbox: Sandbox::new(level),
+            self_test: None,
             capture_bytes: DEFAULT_CAPTURE_BYTES,
         }
     }
@@ -266,13 +274,12 @@ impl Call {
         self.validate_times()?;
         self.validate_env()?;
         self.limits.validate()?;
-        if self.sandbox != Level::None {
+        self.sandbox.validate()?;
+        let reuses = |terms: &PythonTerms| terms.isolation == Isolation::Reuse;
+        if self.sandbox.level == Level::Strict && self.python().is_some_and(reuses) {
             return Err(InvalidCall::new(
-                "sandbox",
-                format!(
-                    "level `{}` is not available in this version; use `none`",
-                    self.sandbox
-                ),
+                "isolation",
+                "at level `strict` each call has a process of its own: use `fresh`",
             ));
         }
         self.validate_work()

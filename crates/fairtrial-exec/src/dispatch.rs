@@ -3,6 +3,7 @@
 //! Decides nothing: the pool does.
 
 use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use tokio::sync::mpsc;
@@ -94,7 +95,11 @@ pub(crate) enum PoolNews {
         stale_frames: u64,
     },
     /// A zygote is warm.
-    ZygoteReady { zygote: u64, threads: u32 },
+    ZygoteReady {
+        zygote: u64,
+        threads: u32,
+        paths: Vec<PathBuf>,
+    },
     /// A zygote is gone, or never was.
     ZygoteGone { zygote: u64, why: ZygoteEnd },
     /// The launcher is gone.

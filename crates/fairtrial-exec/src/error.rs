@@ -26,6 +26,9 @@ pub enum EngineError {
     /// The launcher died while the call was running; the call may have had effects and is not run again.
     #[error("the launcher died while the call was running; what was found of the call was killed")]
     LauncherLost,
+    /// The host ran out of memory, and the kernel took some of the call's; the call was within its own limit.
+    #[error("the host ran out of memory while the call was running, and the kernel ended it")]
+    HostMemory,
     /// A process could not be started for want of a resource, after several tries.
     #[error("cannot start a process ({step}): {source}")]
     Spawn {

@@ -22,6 +22,8 @@ mod error;
 #[cfg(feature = "engine")]
 mod event;
 #[cfg(feature = "engine")]
+mod hint;
+#[cfg(feature = "engine")]
 mod launcher;
 #[cfg(feature = "engine")]
 mod limits;
@@ -66,13 +68,17 @@ pub use {
     dispatch::Answer,
     error::EngineError,
     event::{CallId, Event, ExitReason},
-    limits::{DEFAULT_OUTPUT_BYTES, Limits, Size, parse_duration, parse_size},
+    hint::unknown_key,
+    limits::{DEFAULT_OUTPUT_BYTES, Limits, Resource, Size, parse_duration, parse_size},
     linux::process::adopt_orphans,
     listener::{Listener, Stream, Streams, Tap, TapReader},
     local::{CallHandle, Execution, LocalBackend},
     metrics::{MeasuredBy, Metrics, PeakSource},
     outcome::{EncodedValue, ErrorReport, Exit, Outcome},
-    sandbox::{InForce, Level, Mechanism, State},
+    sandbox::{
+        DEFAULT_LEVEL, InForce, Level, Mechanism, Network, OnMissing, SANDBOX_KEYS,
+        SANDBOX_VARIABLE, Sandbox, State,
+    },
     scratch::{ScratchDir, ScratchRoot, sweep_dead_roots},
     spill::{
         ArgumentFile, Body, ResultFile, SettleError, SpillDir, SpillPolicy, Writers,

@@ -1,11 +1,13 @@
 //! What a call may use; sizes and durations as users write and read them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
 use crate::call::InvalidCall;
+use crate::sandbox::Level;
 
-/// What a call may use. `None` is no limit.
+/// What a call may use. `None` is no limit, or from level `limits` on its default, unless it is lifted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// Resident memory of the whole tree.
@@ -20,6 +22,46 @@ pub struct Limits {
     pub file_bytes: Option<u64>,
     /// Bytes on both output streams together.
     pub output_bytes: Option<u64>,
+    /// What stays without a limit at every level.
+    pub lifted: BTreeSet<Resource>,
+}
+
+/// What is limited by a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Resource {
+    /// Resident memory of the whole tree.
+    Memory,
+    /// Processes and threads of the whole tree.
+    Processes,
+    /// Open descriptors per process.
+    OpenFiles,
+    /// Size of a file, and of a result.
+    FileSize,
+    /// Bytes on both output streams together.
+    Output,
+}
+
+impl Resource {
+    /// All of them, in the order users read them.
+    pub const ALL: [Self; 5] = [
+        Self::Memory,
+        Self::Processes,
+        Self::OpenFiles,
+        Self::FileSize,
+        Self::Output,
+    ];
+
+    /// The field of a call, as users write it.
+    #[must_use]
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::Memory => "limits.memory_bytes",
+            Self::Processes => "limits.processes",
+            Self::OpenFiles => "limits.open_files",
+            Self::FileSize => "limits.file_bytes",
+            Self::Output => "limits.output_bytes",
+        }
+    }
 }
 
 /// Output of a call on both streams unless it says otherwise.
@@ -34,11 +76,53 @@ impl Default for Limits {
             open_files: None,
             file_bytes: None,
             output_bytes: Some(DEFAULT_OUTPUT_BYTES),
+            lifted: BTreeSet::new(),
         }
     }
 }
 
 impl Limits {
+    /// Sets a limit, or with `None` lifts it.
+    pub fn set(&mut self, resource: Resource, limit: Option<u64>) {
+        *self.limit_mut(resource) = limit;
+        match limit {
+            Some(_) => self.lifted.remove(&resource),
+            None => self.lifted.insert(resource),
+        };
+    }
+
+    /// These limits with a level's defaults in the place of what is neither set nor lifted, on a machine with so much
+    /// memory, of which the engine's own control group may use so much.
+    #[must_use]
+    pub fn filled(&self, level: Level, ram_bytes: u64, engine_cgroup_limit: Option<u64>) -> Self {
+        let mut filled = self.clone();
+        if level == Level::None {
+            return filled;
+        }
+        let memory = engine_cgroup_limit.map_or(ram_bytes, |limit| limit.min(ram_bytes));
+        for (resource, default) in [
+            (Resource::Memory, memory / 5 * 4),
+            (Resource::Processes, 512),
+            (Resource::OpenFiles, 1024),
+            (Resource::FileSize, 1 << 30),
+        ] {
+            if !self.lifted.contains(&resource) {
+                filled.limit_mut(resource).get_or_insert(default);
+            }
+        }
+        filled
+    }
+
+    fn limit_mut(&mut self, resource: Resource) -> &mut Option<u64> {
+        match resource {
+            Resource::Memory => &mut self.memory_bytes,
+            Resource::Processes => &mut self.processes,
+            Resource::OpenFiles => &mut self.open_files,
+            Resource::FileSize => &mut self.file_bytes,
+            Resource::Output => &mut self.output_bytes,
+        }
+    }
+
     pub(crate) fn validate(&self) -> Result<(), InvalidCall> {
         let counts = [
             ("limits.memory_bytes", self.memory_bytes),
@@ -142,6 +226,53 @@ impl fmt::Display for Size {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// SB-16
+    #[test]
+    fn a_level_fills_in_what_is_neither_set_nor_lifted() {
+        const GIB: u64 = 1 << 30;
+        let unset = Limits::default();
+        assert_eq!(unset.filled(Level::None, 10 * GIB, Some(GIB)), unset);
+        let defaults = |memory_bytes| Limits {
+            memory_bytes: Some(memory_bytes),
+            processes: Some(512),
+            open_files: Some(1024),
+            file_bytes: Some(GIB),
+            ..Limits::default()
+        };
+        for level in [Level::Limits, Level::Strict] {
+            for (cgroup, memory) in [
+                (None, 8 * GIB),
+                (Some(5 * GIB), 4 * GIB),
+                (Some(20 * GIB), 8 * GIB),
+                (Some(u64::MAX), 8 * GIB),
+            ] {
+                assert_eq!(unset.filled(level, 10 * GIB, cgroup), defaults(memory));
+            }
+            let mut said = Limits::default();
+            said.set(Resource::Memory, None);
+            said.set(Resource::Processes, Some(3));
+            said.set(Resource::OpenFiles, None);
+            said.set(Resource::OpenFiles, Some(4));
+            said.set(Resource::FileSize, None);
+            said.set(Resource::Output, None);
+            let filled = said.filled(level, 10 * GIB, None);
+            assert_eq!(filled, said);
+            assert_eq!((filled.memory_bytes, filled.processes), (None, Some(3)));
+            assert_eq!((filled.open_files, filled.file_bytes), (Some(4), None));
+            assert_eq!((filled.cpu, filled.output_bytes), (None, None));
+        }
+    }
+
+    /// A name for each limit, by which users know it.
+    #[test]
+    fn each_limit_of_zero_is_refused_by_its_own_name() {
+        for resource in Resource::ALL {
+            let mut limits = Limits::default();
+            limits.set(resource, Some(0));
+            assert_eq!(limits.validate().unwrap_err().field, resource.field());
+        }
+    }
 
     #[test]
     fn sizes_are_binary_and_never_zero_or_wrapped() {

@@ -1,12 +1,18 @@
 //! Every `unsafe` and every raw system call, one module per mechanism.
 
+pub mod cgroup;
 #[cfg(feature = "engine")]
 pub(crate) mod claims;
+pub(crate) mod clone;
+pub mod confine;
 pub mod cpu_clock;
 #[cfg(feature = "engine")]
 pub mod file_io;
+pub mod landlock;
 #[cfg(feature = "engine")]
 pub mod lease;
+#[cfg(feature = "engine")]
+pub mod machine_memory;
 #[cfg(feature = "engine")]
 pub mod mapping;
 #[cfg(feature = "engine")]
@@ -15,6 +21,7 @@ pub mod monotonic;
 #[cfg(feature = "engine")]
 pub mod nameless;
 pub mod packet;
+pub mod plan;
 pub mod proc_files;
 pub mod proc_status;
 pub mod proc_tree;
@@ -22,10 +29,14 @@ pub mod process;
 #[cfg(feature = "engine")]
 pub(crate) mod readiness;
 pub mod remove;
+pub mod seccomp;
+pub mod selftest;
 pub mod signals;
 pub mod socket;
 pub mod spawn;
 #[cfg(feature = "engine")]
 pub mod sweep;
 pub mod tree_usage;
+pub mod user_namespace;
 pub mod wait;
+pub mod world;

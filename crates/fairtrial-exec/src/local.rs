@@ -12,7 +12,7 @@ mod vigil;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Poll, ready};
 use std::thread::JoinHandle;
 
@@ -24,9 +24,11 @@ use crate::config::LocalConfig;
 use crate::dispatch::{Answer, Dispatch};
 use crate::error::EngineError;
 use crate::event::{CallId, Event};
+use crate::linux::machine_memory::MachineMemory;
 use crate::linux::monotonic::now_ns;
 use crate::listener::{Listener, Streams};
 use crate::observers::Observers;
+use crate::sandbox::Level;
 use crate::spill::{ArgumentFile, SpillDir, SpillPolicy};
 use pool::{Command, Pool};
 
@@ -35,6 +37,8 @@ pub struct LocalBackend {
     config: LocalConfig,
     observers: Arc<Observers>,
     next_call: AtomicU64,
+    /// Read when a call first needs a default of it.
+    memory: OnceLock<MachineMemory>,
     // A plain mutex: held to read or change one word, never across a wait.
     state: Mutex<State>,
 }
@@ -60,6 +64,7 @@ impl LocalBackend {
             config,
             observers: Arc::default(),
             next_call: AtomicU64::new(1),
+            memory: OnceLock::new(),
             state: Mutex::new(State::New),
         }
     }
@@ -88,11 +93,12 @@ impl LocalBackend {
     /// Submits a call for a listener, which is told what becomes of it; dropping the handle changes nothing.
     pub fn submit_for(
         &self,
-        call: Call,
+        mut call: Call,
         streams: Streams,
         listener: Box<dyn Listener>,
     ) -> Result<CallHandle, EngineError> {
         call.validate()?;
+        self.fill_limits(&mut call)?;
         let mut state = self.lock();
         let commands = match &*state {
             State::Running { commands, .. } => commands.clone(),
@@ -140,6 +146,25 @@ impl LocalBackend {
             memory_limit_bytes: None,
         };
         ArgumentFile::create(size, &policy)
+    }
+
+    /// Gives a call the limits that its level has unless told otherwise.
+    fn fill_limits(&self, call: &mut Call) -> Result<(), EngineError> {
+        let level = call.sandbox.level;
+        if level == Level::None {
+            return Ok(());
+        }
+        let memory = match self.memory.get() {
+            Some(memory) => *memory,
+            None => {
+                let read = MachineMemory::read();
+                let read = read.map_err(EngineError::io("reading how much memory there is"))?;
+                *self.memory.get_or_init(|| read)
+            }
+        };
+        let (ram, cgroup) = (memory.ram_bytes, memory.cgroup_limit_bytes);
+        call.limits = call.limits.filled(level, ram, cgroup);
+        Ok(())
     }
 
     fn start_thread(
@@ -317,5 +342,32 @@ impl Drop for Execution {
         if !self.done {
             self.cancel();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Resource;
+    use crate::sandbox::Sandbox;
+
+    /// SB-16
+    #[test]
+    fn a_call_gets_the_limits_of_its_level_on_this_machine() {
+        let config = LocalConfig::from_vars(Default::default()).unwrap();
+        let backend = LocalBackend::new(config);
+        let filled = |level| {
+            let mut call = Call::command(["true"]);
+            call.sandbox = Sandbox::new(level);
+            call.limits.set(Resource::OpenFiles, None);
+            backend.fill_limits(&mut call).unwrap();
+            call.limits
+        };
+        let memory = MachineMemory::read().unwrap();
+        let unset = filled(Level::None);
+        assert_eq!((unset.memory_bytes, unset.processes), (None, None));
+        let limits = filled(Level::Limits);
+        assert!(limits.memory_bytes.unwrap() <= memory.ram_bytes / 5 * 4);
+        assert_eq!((limits.processes, limits.open_files), (Some(512), None));
     }
 }

@@ -1,14 +1,80 @@
-//! Isolation levels, and what is really in force. Brings nothing about: the mechanisms themselves are in `linux`.
+//! What isolation a call asks for, and whether its level has it. Brings nothing about: the mechanisms are in `linux`.
 
+mod command_line;
+mod report;
+mod terms;
+
+use std::ffi::OsStr;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::OnceLock;
 
-use crate::call::{Call, Work};
-use crate::worker::Mode;
+use crate::call::InvalidCall;
+pub use report::{InForce, Mechanism, State};
+pub(crate) use report::{in_force, standing};
 
-/// How much isolation a call asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) use terms::Terms;
+
+/// The level of source and command calls that do not say.
+pub const DEFAULT_LEVEL: Level = Level::Limits;
+
+/// The variable that replaces a default, and never an explicit choice.
+pub const SANDBOX_VARIABLE: &str = "FAIRTRIAL_SANDBOX";
+
+/// What a call's `sandbox` can hold.
+pub const SANDBOX_KEYS: [&str; 10] = [
+    "level",
+    "on_missing",
+    "network",
+    "read",
+    "write",
+    "scratch_bytes",
+    "scratch_inodes",
+    "address_space",
+    "devices",
+    "cpus",
+];
+
+/// The devices a call can ask for.
+const DEVICES: [&str; 1] = ["nvidia"];
+
+/// More processors than any kernel has.
+const MAX_CPUS: usize = 8192;
+
+/// Isolation as a call asks for it.
+///
+/// ```
+/// use fairtrial_exec::{Level, Network, Sandbox};
+/// let sandbox: Sandbox = "strict,read=/data".parse()?;
+/// assert_eq!((sandbox.level, sandbox.network), (Level::Strict, Network::None));
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Sandbox {
+    /// How much of it.
+    pub level: Level,
+    /// When the machine lacks a mechanism of the level.
+    pub on_missing: OnMissing,
+    /// What of the network is there.
+    pub network: Network,
+    /// What can be read besides the system and the interpreter.
+    pub read: Vec<PathBuf>,
+    /// What can be written besides scratch and working directory.
+    pub write: Vec<PathBuf>,
+    /// Size of the scratch directory; `None` is no quota.
+    pub scratch_bytes: Option<u64>,
+    /// Files in the scratch directory; `None` is no quota.
+    pub scratch_inodes: Option<u64>,
+    /// Address space of each process: never set unasked, for it breaks CUDA, JITs and sanitizers.
+    pub address_space: Option<u64>,
+    /// Devices that are there.
+    pub devices: Vec<String>,
+    /// Processors it runs on; `None` is all that the engine may use.
+    pub cpus: Option<Vec<usize>>,
+}
+
+/// How much isolation a call asks for, each level with all of those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Own session, tree kill, clean environment, wall and output limits.
     #[default]
@@ -17,6 +83,184 @@ pub enum Level {
     Limits,
     /// Namespaces, no network, system call filter besides.
     Strict,
+}
+
+/// What becomes of a call when the machine lacks a mechanism of its level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OnMissing {
+    /// It does not run.
+    Fail,
+    /// It runs, and its outcome says what was missing.
+    Degrade,
+}
+
+/// What of the network a call has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Network {
+    /// Nothing.
+    None,
+    /// A loopback interface of its own.
+    Loopback,
+    /// All that the host has.
+    Host,
+}
+
+impl Sandbox {
+    /// A level, with all else as that level has it.
+    #[must_use]
+    pub fn new(level: Level) -> Self {
+        let strict = level == Level::Strict;
+        Self {
+            level,
+            on_missing: if strict {
+                OnMissing::Fail
+            } else {
+                OnMissing::Degrade
+            },
+            network: if strict { Network::None } else { Network::Host },
+            read: Vec::new(),
+            write: Vec::new(),
+            scratch_bytes: strict.then_some(1 << 30),
+            scratch_inodes: strict.then_some(50_000),
+            address_space: None,
+            devices: Vec::new(),
+            cpus: None,
+        }
+    }
+
+    /// What [`SANDBOX_VARIABLE`] says, if it says anything; relative paths are those of the process.
+    pub fn from_env() -> Result<Option<Self>, InvalidCall> {
+        Self::from_variable(std::env::var_os(SANDBOX_VARIABLE).as_deref())
+    }
+
+    fn from_variable(value: Option<&OsStr>) -> Result<Option<Self>, InvalidCall> {
+        let text = value.unwrap_or_default().to_string_lossy();
+        let text = text.trim();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let refuse = |problem| InvalidCall::new(SANDBOX_VARIABLE, problem);
+        let mut sandbox: Self = text.parse().map_err(refuse)?;
+        // Without a working directory they stay relative, and are refused as such.
+        sandbox.resolve(&std::env::current_dir().unwrap_or_default());
+        sandbox
+            .validate()
+            .map_err(|invalid| refuse(Self::worded(&invalid)))?;
+        Ok(Some(sandbox))
+    }
+
+    /// Makes relative paths those of `base`.
+    pub fn resolve(&mut self, base: &Path) {
+        let paths = self.read.iter_mut().chain(&mut self.write);
+        for path in paths.filter(|path| !path.as_os_str().is_empty()) {
+            *path = base.join(&path);
+        }
+    }
+
+    /// An objection without the word `sandbox`, for places that say it themselves.
+    #[must_use]
+    pub fn worded(invalid: &InvalidCall) -> String {
+        match invalid.field.strip_prefix("sandbox.") {
+            Some(key) => format!("`{key}`: {}", invalid.problem),
+            None => invalid.problem.clone(),
+        }
+    }
+
+    /// Refuses options for a mechanism that the level lacks, and values that mean nothing.
+    pub fn validate(&self) -> Result<(), InvalidCall> {
+        self.validate_level()?;
+        self.validate_sizes()?;
+        self.validate_paths()?;
+        self.validate_devices()?;
+        self.validate_cpus()
+    }
+
+    fn validate_level(&self) -> Result<(), InvalidCall> {
+        let needed = [
+            ("network", Level::Strict, self.network != Network::Host),
+            ("read", Level::Strict, !self.read.is_empty()),
+            ("write", Level::Limits, !self.write.is_empty()),
+            ("scratch_bytes", Level::Strict, self.scratch_bytes.is_some()),
+            (
+                "scratch_inodes",
+                Level::Strict,
+                self.scratch_inodes.is_some(),
+            ),
+            ("address_space", Level::Limits, self.address_space.is_some()),
+            ("devices", Level::Strict, !self.devices.is_empty()),
+        ];
+        let lacking = |(_, least, asked): &&(_, Level, bool)| *asked && self.level < *least;
+        match needed.iter().find(lacking) {
+            Some((key, least, _)) => {
+                let level = self.level;
+                let problem =
+                    format!("level `{level}` cannot do that; use `{least}`, or leave it out");
+                Err(refusal(key, problem))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn validate_sizes(&self) -> Result<(), InvalidCall> {
+        let sizes = [
+            ("scratch_bytes", self.scratch_bytes),
+            ("scratch_inodes", self.scratch_inodes),
+            ("address_space", self.address_space),
+        ];
+        match sizes.iter().find(|(_, size)| *size == Some(0)) {
+            Some((key, _)) => Err(refusal(key, "must be greater than 0")),
+            None => Ok(()),
+        }
+    }
+
+    fn validate_paths(&self) -> Result<(), InvalidCall> {
+        for (key, paths) in [("read", &self.read), ("write", &self.write)] {
+            for path in paths {
+                if path.as_os_str().as_encoded_bytes().contains(&0) {
+                    return Err(refusal(key, "has a NUL character"));
+                }
+                if !path.is_absolute() {
+                    let problem = format!("must be an absolute path, not `{}`", path.display());
+                    return Err(refusal(key, problem));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_devices(&self) -> Result<(), InvalidCall> {
+        let unknown = |device: &&String| !DEVICES.contains(&device.as_str());
+        if let Some(device) = self.devices.iter().find(unknown) {
+            let problem = format!("unknown device `{device}`; the only one is `nvidia`");
+            return Err(refusal("devices", problem));
+        }
+        if self.address_space.is_some() && !self.devices.is_empty() {
+            let problem = "does not go with device `nvidia`, whose driver reserves far more than it \
+                           uses; leave one of them out";
+            return Err(refusal("address_space", problem));
+        }
+        Ok(())
+    }
+
+    fn validate_cpus(&self) -> Result<(), InvalidCall> {
+        let Some(cpus) = &self.cpus else {
+            return Ok(());
+        };
+        if cpus.is_empty() {
+            return Err(refusal(
+                "cpus",
+                "names no processor; leave it out to allow all",
+            ));
+        }
+        match cpus.iter().find(|cpu| **cpu >= MAX_CPUS) {
+            Some(cpu) => Err(refusal("cpus", format!("there is no processor {cpu}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn refusal(key: &str, problem: impl Into<String>) -> InvalidCall {
+    InvalidCall::new(format!("sandbox.{key}"), problem)
 }
 
 impl fmt::Display for Level {
@@ -30,212 +274,69 @@ impl fmt::Display for Level {
 }
 
 impl FromStr for Level {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
+    type Err = InvalidCall;
+    fn from_str(text: &str) -> Result<Self, InvalidCall> {
         match text {
             "none" => Ok(Self::None),
             "limits" => Ok(Self::Limits),
             "strict" => Ok(Self::Strict),
-            other => Err(format!(
-                "unknown level `{other}`; the levels are `none`, `limits` and `strict`"
-            )),
+            other => {
+                let problem = format!(
+                    "unknown level `{other}`; the levels are `none`, `limits` and `strict`"
+                );
+                Err(InvalidCall::new("sandbox", problem))
+            }
         }
     }
 }
 
-/// How well a mechanism holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
-    /// The kernel sees to it.
-    Enforced,
-    /// Looked at every so often; spikes can be missed.
-    Sampled,
-    /// Holds against accidents, not against a determined program.
-    Partial,
-    /// Not there.
-    Unavailable,
-}
-
-impl State {
-    /// The name in the public contract.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Enforced => "enforced",
-            Self::Sampled => "sampled",
-            Self::Partial => "partial",
-            Self::Unavailable => "unavailable",
-        }
-    }
-}
-
-/// One mechanism, and how well it held.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mechanism {
-    /// Its name in the contract (`tree_kill`, `memory`).
-    pub name: &'static str,
-    /// How well it held.
-    pub state: State,
-    /// By what means, or why not.
-    pub via: &'static str,
-}
-
-/// The isolation that really held for a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InForce {
-    /// The level asked for.
-    pub requested: Level,
-    /// The level had.
-    pub effective: Level,
-    /// How the process came about: `fresh`, `reuse` or `command`.
-    pub mode: &'static str,
-    /// What was in force, the weak spots included.
-    pub mechanisms: Vec<Mechanism>,
-}
-
-impl InForce {
-    /// The contract's `in_force` object.
-    #[must_use]
-    pub fn to_json(&self) -> serde_json::Value {
-        let mechanisms: serde_json::Map<_, _> = self
-            .mechanisms
-            .iter()
-            .map(|m| {
-                (
-                    m.name.to_owned(),
-                    serde_json::json!({"state": m.state.name(), "via": m.via}),
-                )
-            })
-            .collect();
-        serde_json::json!({
-            "requested": self.requested.to_string(),
-            "effective": self.effective.to_string(),
-            "mode": self.mode,
-            "mechanisms": mechanisms,
+impl fmt::Display for OnMissing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fail => "fail",
+            Self::Degrade => "degrade",
         })
     }
 }
 
-/// What holds for a call: the level `none`, the only one there is, and the limits that were asked for.
-pub(crate) fn in_force(call: &Call, mode: Mode) -> InForce {
-    let mut mechanisms = standing().to_vec();
-    if matches!(call.work, Work::Pickled(_)) {
-        // The caller's own function works in the caller's own directory.
-        mechanisms.retain(|mechanism| mechanism.name != "scratch");
-    }
-    let limits = &call.limits;
-    let sampled = |name| Mechanism {
-        name,
-        state: State::Sampled,
-        via: "proc every 10 ms",
-    };
-    let asked = [
-        ("memory", limits.memory_bytes.is_some()),
-        ("cpu", limits.cpu.is_some()),
-        ("processes", limits.processes.is_some()),
-    ];
-    mechanisms.extend(
-        asked
-            .iter()
-            .filter(|(_, asked)| *asked)
-            .map(|(name, _)| sampled(name)),
-    );
-    if limits.open_files.is_some() || limits.file_bytes.is_some() {
-        let (state, via) = match mode {
-            // The next call may ask for more, so the hard limit stays, and code can raise the soft one to it.
-            Mode::Reuse => (State::Partial, "setrlimit, soft limits"),
-            Mode::Fresh | Mode::Command => (State::Enforced, "setrlimit"),
-        };
-        mechanisms.push(Mechanism {
-            name: "rlimits",
-            state,
-            via,
-        });
-    }
-    InForce {
-        requested: call.sandbox,
-        effective: Level::None,
-        mode: mode.name(),
-        mechanisms,
+impl FromStr for OnMissing {
+    type Err = InvalidCall;
+    fn from_str(text: &str) -> Result<Self, InvalidCall> {
+        match text {
+            "fail" => Ok(Self::Fail),
+            "degrade" => Ok(Self::Degrade),
+            other => {
+                let problem = format!("`{other}` is neither `fail` nor `degrade`");
+                Err(refusal("on_missing", problem))
+            }
+        }
     }
 }
 
-/// What the level `none` always brings.
-pub(crate) fn standing() -> [Mechanism; 9] {
-    let entry = |name, state, via| Mechanism { name, state, via };
-    [
-        entry("session", State::Enforced, "setsid"),
-        entry("tree_kill", State::Partial, "subreaper"),
-        entry(
-            "orphan_guard",
-            State::Enforced,
-            "launcher, parent-death signal",
-        ),
-        entry("clean_env", State::Enforced, "allow-list"),
-        entry("closed_fds", State::Enforced, "close_range"),
-        environ_guard(),
-        entry("scratch", State::Enforced, "private directory"),
-        entry("wall", State::Enforced, "launcher's timer"),
-        entry("output", State::Enforced, "counted by the engine"),
-    ]
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Loopback => "loopback",
+            Self::Host => "host",
+        })
+    }
 }
 
-/// Whether a candidate can read this process's own environment in `/proc` (EX-40).
-fn environ_guard() -> Mechanism {
-    // A host decides this before it makes a backend, if at all; to ask for each call takes two system calls.
-    static HIDDEN: OnceLock<(bool, bool)> = OnceLock::new();
-    let (state, via) = match *HIDDEN.get_or_init(|| {
-        let hidden = crate::linux::process::is_hidden_from_same_user();
-        (hidden, rustix::process::geteuid().is_root())
-    }) {
-        (true, false) => (State::Enforced, "undumpable engine"),
-        (true, true) => (
-            State::Partial,
-            "undumpable engine, but a candidate that is root reads it all the same",
-        ),
-        (false, _) => (
-            State::Unavailable,
-            "the host process stays readable, for debuggers",
-        ),
-    };
-    Mechanism {
-        name: "environ_guard",
-        state,
-        via,
+impl FromStr for Network {
+    type Err = InvalidCall;
+    fn from_str(text: &str) -> Result<Self, InvalidCall> {
+        match text {
+            "none" => Ok(Self::None),
+            "loopback" => Ok(Self::Loopback),
+            "host" => Ok(Self::Host),
+            other => {
+                let problem = format!("`{other}` is none of `none`, `loopback` and `host`");
+                Err(refusal("network", problem))
+            }
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::call::{PickledWork, PythonTerms};
-
-    fn state(call: &Call, mode: Mode, name: &str) -> Option<State> {
-        let mechanisms = in_force(call, mode).mechanisms;
-        let found = mechanisms.iter().find(|mechanism| mechanism.name == name)?;
-        Some(found.state)
-    }
-
-    #[test]
-    fn a_limit_that_code_can_raise_again_is_not_called_enforced() {
-        let mut call = Call::source("", "f", Vec::new());
-        assert_eq!(state(&call, Mode::Fresh, "rlimits"), None);
-        call.limits.open_files = Some(64);
-        assert_eq!(state(&call, Mode::Fresh, "rlimits"), Some(State::Enforced));
-        assert_eq!(state(&call, Mode::Reuse, "rlimits"), Some(State::Partial));
-    }
-
-    #[test]
-    fn only_a_call_that_has_a_directory_is_said_to_have_one() {
-        let source = Call::source("", "f", Vec::new());
-        let pickled = Call::new(Work::Pickled(PickledWork {
-            body: Vec::new().into(),
-            python: PythonTerms::default(),
-        }));
-        assert_eq!(
-            state(&source, Mode::Fresh, "scratch"),
-            Some(State::Enforced)
-        );
-        assert_eq!(state(&pickled, Mode::Reuse, "scratch"), None);
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! The `data` codec: plain values to bytes, to JSON and back. Can make only data; runs no code of the sender.
 //!
-//! The worker's half is `python/fairtrial/_codec.py`. What a worker sends is a stranger's word, so nothing here trusts
+//! The worker's half is `python/fairtrial/_shim/codec.py`. What a worker sends is a stranger's word, so nothing here trusts
 //! a count or a length before it is checked against the bytes that are there, and nothing builds a tree of a value of
 //! unknown size: [`check`] walks it without allocating, [`write_json`] streams it out.
 //!

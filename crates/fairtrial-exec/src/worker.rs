@@ -314,6 +314,8 @@ mod tests {
             sampled_rss_bytes: None,
             leaked: 0,
             survivors: 0,
+            scratch_full: false,
+            leaf: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -17,6 +18,7 @@ use crate::marshal::Dict;
 use crate::outcome::ErrorReport;
 use crate::protocol::Kind;
 use crate::protocol::launcher::{Cause, FromLauncher, Program, Step, TaskId, ToLauncher};
+use crate::sandbox::Level;
 use crate::value::{Value, decode_small};
 use crate::worker::drive::STACK_SIGNAL;
 use crate::worker::judge::exit_of;
@@ -24,17 +26,19 @@ use crate::worker::link::Link;
 use crate::worker::pipes::Output;
 
 /// What the interpreter is told to run: reads the shim from its socket.
-const BOOTSTRAP: &str = include_str!("../../../python/fairtrial/_bootstrap.py");
+const BOOTSTRAP: &str = include_str!("../../../python/fairtrial/_shim/bootstrap.py");
 
 /// The shim's files in the order they are read: one source text.
-const SHIM: [&str; 7] = [
-    include_str!("../../../python/fairtrial/_codec.py"),
-    include_str!("../../../python/fairtrial/_report.py"),
-    include_str!("../../../python/fairtrial/_restore.py"),
-    include_str!("../../../python/fairtrial/_frames.py"),
-    include_str!("../../../python/fairtrial/_fork.py"),
-    include_str!("../../../python/fairtrial/_worker.py"),
-    include_str!("../../../python/fairtrial/_shim.py"),
+const SHIM: [&str; 9] = [
+    include_str!("../../../python/fairtrial/_shim/codec.py"),
+    include_str!("../../../python/fairtrial/_shim/report.py"),
+    include_str!("../../../python/fairtrial/_shim/restore.py"),
+    include_str!("../../../python/fairtrial/_shim/frames.py"),
+    include_str!("../../../python/fairtrial/_shim/fork.py"),
+    include_str!("../../../python/fairtrial/_shim/pickles.py"),
+    include_str!("../../../python/fairtrial/_shim/imports.py"),
+    include_str!("../../../python/fairtrial/_shim/worker.py"),
+    include_str!("../../../python/fairtrial/_shim/serve.py"),
 ];
 
 /// Output of a zygote that is kept for error messages.
@@ -52,6 +56,8 @@ pub(crate) struct Key {
     pub(crate) startup_env: BTreeMap<String, Option<String>>,
     /// What a worker gets of its host, once.
     pub(crate) host: Option<Arc<HostTerms>>,
+    /// Whether its workers have namespaces of their own.
+    pub(crate) nest: bool,
 }
 
 impl Key {
@@ -65,6 +71,7 @@ impl Key {
             && call.env.is_empty()
             && call.python().is_some_and(|terms| {
                 self.host == terms.host
+                    && self.nest == (call.sandbox.level == Level::Strict)
                     && self.python == terms.python
                     && self.preload == terms.preload
             })
@@ -89,6 +96,7 @@ impl Key {
             preload: terms.preload.clone(),
             startup_env,
             host: terms.host.clone(),
+            nest: call.sandbox.level == Level::Strict,
         })
     }
 }
@@ -194,6 +202,9 @@ fn program(site: &Site, key: &Key) -> Program {
         cwd: b"/".to_vec(),
         rlimits: Vec::new(),
         zygote: true,
+        confine: None,
+        nest: key.nest,
+        self_test: None,
     }
 }
 
@@ -290,7 +301,14 @@ impl Zygote {
                         .and_then(Value::as_i64)
                         .and_then(|n| u32::try_from(n).ok());
                     let (zygote, threads) = (self.number, threads.unwrap_or(1));
-                    self.tell(PoolNews::ZygoteReady { zygote, threads });
+                    let paths = record.get("paths").and_then(Value::as_list);
+                    let paths = paths.unwrap_or_default().iter().filter_map(Value::to_text);
+                    let paths = paths.map(PathBuf::from).collect();
+                    self.tell(PoolNews::ZygoteReady {
+                        zygote,
+                        threads,
+                        paths,
+                    });
                 }
                 (Kind::Error, Some(record)) => {
                     let text = |key| record.get(key).and_then(Value::to_text).unwrap_or_default();

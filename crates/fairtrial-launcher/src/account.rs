@@ -9,7 +9,7 @@ use fairtrial_exec::linux::{remove, signals};
 use fairtrial_exec::protocol::launcher::{FromLauncher, TaskId};
 
 use crate::serve::Launcher;
-use crate::task::{Role, SURVIVOR_NS};
+use crate::task::{Dead, Role, SURVIVOR_NS, Task};
 
 impl Launcher {
     /// Takes in every child that ended.
@@ -33,7 +33,9 @@ impl Launcher {
             return Ok(());
         };
         if task.pid != reaped.pid {
-            return Ok(()); // a zygote's first process, whose child carries on
+            // A zygote's first process, whose child carries on; or the init, with whom all in its namespaces ended.
+            task.cell.init.take_if(|init| init.pid == reaped.pid);
+            return Ok(());
         }
         if matches!(task.role, Role::Zygote { .. }) {
             // Before it announced itself its child may carry on; the end of its socket tells.
@@ -49,6 +51,7 @@ impl Launcher {
             };
         }
         task.bury(&reaped);
+        task.cell.kill();
         Ok(())
     }
 
@@ -83,7 +86,7 @@ impl Launcher {
             .tasks
             .values_mut()
             .filter_map(|task| task.dead.as_mut());
-        if let Some(dead) = dying.next() {
+        if let Some(dead) = dying.next().filter(|dead| dead.end.leaf.is_none()) {
             dead.end.leaked += killed;
         }
         let now = now_ns();
@@ -92,6 +95,7 @@ impl Launcher {
             .tasks
             .iter()
             .filter(|(_, task)| {
+                let clear = clear && task.cell.is_empty();
                 task.dead
                     .as_ref()
                     .is_some_and(|dead| clear || now >= dead.give_up_ns)
@@ -99,8 +103,15 @@ impl Launcher {
             .map(|(id, _)| *id)
             .collect();
         for id in gone {
-            let dead = self.tasks.remove(&id).and_then(|task| task.dead);
-            let mut end = dead.expect("only the dead were chosen").end;
+            let Some(Task {
+                dead: Some(Dead { mut end, .. }),
+                cell,
+                ..
+            }) = self.tasks.remove(&id)
+            else {
+                continue;
+            };
+            self.abandon(cell);
             end.survivors = self.strays.len();
             self.tell(&FromLauncher::Exited { task: id, end })?;
         }
@@ -112,7 +123,9 @@ impl Launcher {
         for task in self.tasks.values_mut() {
             task.kill();
         }
-        self.forks.clear();
+        for fork in std::mem::take(&mut self.forks).into_values() {
+            self.abandon(fork.cell);
+        }
         let give_up = now_ns() + SURVIVOR_NS;
         self.by_pid.clear(); // from here on every child is a stray
         while now_ns() < give_up {
@@ -132,6 +145,9 @@ impl Launcher {
             };
             rustix::event::poll(&mut wait, Some(&pause)).ok(); // woken early or late, the next look decides
             signals::drain(&self.signals);
+        }
+        if let Some(leaves) = self.leaves.take() {
+            leaves.end().ok(); // nobody is left to tell; the next engine sweeps
         }
         if let Some((parent, name)) = self.scratch.take() {
             remove::remove_tree(parent.as_fd(), name).ok(); // nobody is left to tell

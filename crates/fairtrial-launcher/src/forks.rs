@@ -5,9 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::{socket, spawn};
-use fairtrial_exec::protocol::launcher::{FromLauncher, Step, TaskId, ToLauncher};
+use fairtrial_exec::protocol::launcher::{Confine, FromLauncher, Step, TaskId, ToLauncher};
 use rustix::event::epoll;
 
+use crate::confine::Cell;
 use crate::serve::Launcher;
 use crate::task::{Role, Task};
 
@@ -17,25 +18,41 @@ pub(crate) struct Fork {
     pub(crate) zygote: TaskId,
     /// What the engine said of the worker meanwhile: that can be quicker to serve a call than we are to hear of it.
     pub(crate) early: Vec<ToLauncher>,
+    /// What is to confine it.
+    pub(crate) cell: Cell,
 }
 
 impl Launcher {
-    pub(crate) fn fork(&mut self, task: TaskId, zygote: TaskId, fds: &[OwnedFd]) -> io::Result<()> {
+    pub(crate) fn fork(
+        &mut self,
+        task: TaskId,
+        zygote: TaskId,
+        confine: Option<&Confine>,
+        fds: &[OwnedFd],
+    ) -> io::Result<()> {
+        let (plan, cell) = match self.confine(task, confine) {
+            Ok(confined) => confined,
+            Err((step, errno)) => return self.fail(task, step, errno),
+        };
         let Some(Task {
             role: Role::Zygote { control },
             ..
         }) = self.tasks.get(&zygote)
         else {
+            self.abandon(cell);
             return self.fail(task, Step::Zygote, rustix::io::Errno::SRCH.raw_os_error());
         };
         let number = self.last_fork + 1;
-        let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-        match socket::send_with_fds(
-            control.as_fd(),
-            &number.to_le_bytes(),
-            &borrowed,
-            socket::Wait::Never,
-        ) {
+        self.hand_over(&cell, &fds[1..]);
+        let mut request = number.to_le_bytes().to_vec();
+        let way_in = plan.way_in().map_or(0, |at| at + fds.len() as u8);
+        request.push(way_in);
+        if confine.is_some() {
+            request.append(&mut plan.to_bytes());
+        }
+        let fds = fds.iter().chain(plan.descriptors());
+        let borrowed: Vec<BorrowedFd<'_>> = fds.map(AsFd::as_fd).collect();
+        match socket::send_with_fds(control.as_fd(), &request, &borrowed, socket::Wait::Never) {
             Ok(_) => {
                 self.last_fork = number;
                 self.forks.insert(
@@ -44,11 +61,15 @@ impl Launcher {
                         task: Some(task),
                         zygote,
                         early: Vec::new(),
+                        cell,
                     },
                 );
                 Ok(())
             }
-            Err(error) => self.fail(task, Step::Zygote, error.raw_os_error().unwrap_or(0)),
+            Err(error) => {
+                self.abandon(cell);
+                self.fail(task, Step::Zygote, error.raw_os_error().unwrap_or(0))
+            }
         }
     }
 
@@ -88,15 +109,21 @@ impl Launcher {
             Some(Fork {
                 task: Some(task),
                 early,
+                cell,
                 ..
             }) if value > 0 => {
-                self.forked(task, value)?;
+                self.forked(task, value, cell)?;
                 early.into_iter().for_each(|message| self.obey(message));
                 Ok(())
             }
             Some(Fork {
-                task: Some(task), ..
-            }) => self.fail(task, Step::Zygote, -value),
+                task: Some(task),
+                cell,
+                ..
+            }) => {
+                self.abandon(cell);
+                self.fail(task, Step::Zygote, -value)
+            }
             _ => Ok(()),
         }
     }
@@ -114,11 +141,13 @@ impl Launcher {
         }
     }
 
-    fn forked(&mut self, id: TaskId, pid: i32) -> io::Result<()> {
+    fn forked(&mut self, id: TaskId, pid: i32, cell: Cell) -> io::Result<()> {
         self.strays.reaped(pid);
         self.by_pid.insert(pid, id);
         let pidfd = spawn::open_child(pid).ok();
-        self.tasks.insert(id, Task::new(pid, pidfd, Role::Leader));
+        let mut task = Task::new(pid, pidfd, Role::Leader);
+        task.cell = cell;
+        self.tasks.insert(id, task);
         self.tell(&FromLauncher::Spawned {
             task: id,
             pid: pid.cast_unsigned(),
@@ -140,9 +169,12 @@ impl Launcher {
             .collect();
         for number in lost {
             if let Some(Fork {
-                task: Some(task), ..
+                task: Some(task),
+                cell,
+                ..
             }) = self.forks.remove(&number)
             {
+                self.abandon(cell);
                 self.fail(task, Step::Zygote, 0)?;
             }
         }

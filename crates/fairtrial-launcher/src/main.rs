@@ -4,6 +4,7 @@
 //! no async runtime.
 
 mod account;
+mod confine;
 mod forks;
 mod serve;
 mod task;
@@ -28,6 +29,7 @@ fn prepare() -> std::io::Result<(OwnedFd, OwnedFd)> {
     let engine = pidfd_open(engine, PidfdFlags::empty())?;
     let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     fairtrial_exec::linux::process::become_launcher(&[&socket, &engine])?;
+    fairtrial_exec::linux::spawn::raise_own_descriptor_limit(); // each cgroup takes a dozen
     // Nonblocking, so that a full socket is waited for together with the engine's death.
     fairtrial_exec::linux::socket::set_nonblocking(&socket)?;
     Ok((socket, engine))

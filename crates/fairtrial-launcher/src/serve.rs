@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use fairtrial_exec::linux::cgroup::Leaves;
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::packet::{self, Packet};
 use fairtrial_exec::linux::wait::{Reaped, is_running};
@@ -13,6 +14,7 @@ use fairtrial_exec::protocol::launcher::{
 };
 use rustix::event::epoll;
 
+use crate::confine::{Cell, Nest};
 use crate::forks::Fork;
 use crate::task::{Role, Task};
 use crate::tree::Strays;
@@ -32,6 +34,9 @@ const ENGINE_PROCESS: u64 = 1;
 const CHILD_SIGNAL: u64 = 2;
 const TASKS: u64 = 16;
 
+/// Between two looks whether a cgroup is empty.
+const LEAF_LOOK_NS: u64 = 2_000_000;
+
 /// All that the launcher knows.
 pub(crate) struct Launcher {
     pub(crate) socket: OwnedFd,
@@ -47,6 +52,10 @@ pub(crate) struct Launcher {
     /// Children that ended while a fork was unanswered: one may be that fork's worker.
     pub(crate) unclaimed: HashMap<i32, Reaped>,
     pub(crate) scratch: Option<(OwnedFd, Vec<u8>)>,
+    pub(crate) nest: Option<Nest>,
+    pub(crate) leaves: Option<Leaves>,
+    /// There are none to be had, or they have been made.
+    pub(crate) without_leaves: bool,
     pub(crate) buffer: Vec<u8>,
 }
 
@@ -78,6 +87,9 @@ impl Launcher {
             last_fork: 0,
             unclaimed: HashMap::new(),
             scratch: None,
+            nest: None,
+            leaves: None,
+            without_leaves: false,
             buffer: Vec::new(),
         })
     }
@@ -117,15 +129,22 @@ impl Launcher {
                 return Ok(());
             }
             self.look_at_limits(now)?;
+            if let Some(leaves) = &mut self.leaves {
+                leaves.tend(now); // what stays busy is looked for by the next engine
+            }
             self.settle_deaths()?;
         }
     }
 
     fn sleep_for(&self) -> Option<rustix::time::Timespec> {
         let wake = self.tasks.values().filter_map(|task| match &task.dead {
+            // Of the end of what is in its cgroup nobody tells.
+            Some(_) if task.cell.leaf.is_some() => Some(now_ns() + LEAF_LOOK_NS),
             Some(dead) => Some(dead.give_up_ns),
             None => task.watched.as_ref().and_then(Watched::wake_at_ns),
         });
+        let leaving = self.leaves.as_ref().filter(|leaves| leaves.leaving() > 0);
+        let wake = wake.chain(leaving.map(|_| now_ns() + LEAF_LOOK_NS));
         let left = wake.min()?.saturating_sub(now_ns());
         Some(rustix::time::Timespec {
             tv_sec: (left / 1_000_000_000) as i64,
@@ -145,7 +164,11 @@ impl Launcher {
                 self.scratch = fds.into_iter().next().map(|parent| (parent, name))
             }
             ToLauncher::Spawn { task, program } => self.spawn(task, &program, fds)?,
-            ToLauncher::Fork { task, zygote } => self.fork(task, zygote, &fds)?,
+            ToLauncher::Fork {
+                task,
+                zygote,
+                confine,
+            } => self.fork(task, zygote, confine.as_deref(), &fds)?,
             ToLauncher::Arm { task, .. }
             | ToLauncher::Disarm { task }
             | ToLauncher::Confirm { task, .. }
@@ -208,7 +231,18 @@ impl Launcher {
         } else {
             None
         };
-        match spawn::spawn(program, &fds) {
+        let confined = match program.nest {
+            true => self.nesting_plan().map(|plan| (plan, Cell::default())),
+            false => self.confine(id, program.confine.as_deref()),
+        };
+        let (plan, cell) = match confined {
+            Ok(confined) => confined,
+            Err((step, errno)) => return self.fail(id, step, errno),
+        };
+        self.hand_over(&cell, &fds);
+        let users = self.nest.as_ref().map(|nest| &nest.users);
+        let way_in = users.zip(cell.init.as_ref().map(|init| &init.pidfd));
+        match spawn::spawn(program, &fds, plan, way_in) {
             Ok(started) => {
                 self.watch_fd(started.report.as_fd(), id)?;
                 self.by_pid.insert(started.pid, id);
@@ -216,11 +250,15 @@ impl Launcher {
                     report: started.report,
                     control,
                 };
-                self.tasks
-                    .insert(id, Task::new(started.pid, Some(started.pidfd), role));
+                let mut task = Task::new(started.pid, Some(started.pidfd), role);
+                task.cell = cell;
+                self.tasks.insert(id, task);
                 Ok(())
             }
-            Err(error) => self.fail(id, Step::Clone, error.raw_os_error().unwrap_or(0)),
+            Err(error) => {
+                self.abandon(cell);
+                self.fail(id, Step::Clone, error.raw_os_error().unwrap_or(0))
+            }
         }
     }
 
@@ -233,7 +271,8 @@ impl Launcher {
                 watch,
             } => {
                 if let Some(task) = self.tasks.get_mut(&task) {
-                    task.watched = Some(Watched::new(watch, generation, now_ns(), task.pid));
+                    let watched = Watched::new(watch, generation, now_ns(), task.pid, &task.cell);
+                    task.watched = Some(watched);
                 }
             }
             ToLauncher::Disarm { task } => {
@@ -277,7 +316,9 @@ impl Launcher {
         let pid = task.pid;
         if let Some((step, errno)) = spawn::read_failure(&report) {
             self.by_pid.remove(&pid); // it exits by itself, as a stray of no interest
-            self.tasks.remove(&id);
+            if let Some(task) = self.tasks.remove(&id) {
+                self.abandon(task.cell);
+            }
             return self.fail(id, step, errno);
         }
         if let Some(control) = control {
@@ -289,6 +330,7 @@ impl Launcher {
                     task: None,
                     zygote: id,
                     early: Vec::new(),
+                    cell: Cell::default(),
                 },
             );
             self.tasks.get_mut(&id).expect("still there").role = Role::Zygote { control };
@@ -316,7 +358,7 @@ impl Launcher {
             }
             // A cause is recorded only while the leader lives: who ended by itself was not stopped by us.
             let due = if is_running(task.pid) {
-                watched.due(now, task.pid)
+                watched.due(now, task.pid, &task.cell)
             } else {
                 Due::Nothing
             };

@@ -7,6 +7,7 @@ use fairtrial_exec::linux::signals;
 use fairtrial_exec::linux::wait::Reaped;
 use fairtrial_exec::protocol::launcher::End;
 
+use crate::confine::Cell;
 use crate::watch::{Due, Watched};
 
 /// Between the kill of a stray and giving up on it.
@@ -21,6 +22,8 @@ pub(crate) struct Task {
     /// A zygote's first process ended, and its second has not announced itself.
     pub(crate) ended: Option<Reaped>,
     pub(crate) dead: Option<Dead>,
+    /// What confines it.
+    pub(crate) cell: Cell,
 }
 
 /// What it is for.
@@ -51,10 +54,12 @@ impl Task {
             watched: None,
             ended: None,
             dead: None,
+            cell: Cell::default(),
         }
     }
 
     pub(crate) fn kill(&mut self) {
+        self.cell.kill();
         match &self.pidfd {
             Some(pidfd) => {
                 signals::send(pidfd, rustix::process::Signal::KILL.as_raw()).ok(); // already gone is as good
@@ -87,6 +92,7 @@ impl Task {
 
     /// Its first process was reaped; what it left behind is looked for next.
     pub(crate) fn bury(&mut self, reaped: &Reaped) {
+        self.cell.look();
         let now = now_ns();
         let end = End {
             status: reaped.status,
@@ -98,8 +104,14 @@ impl Task {
                 .watched
                 .as_ref()
                 .and_then(|watched| watched.peak_rss_bytes),
-            leaked: 0,
+            leaked: self
+                .cell
+                .leaf
+                .as_ref()
+                .map_or(0, |leaf| leaf.processes().len() as u64),
             survivors: 0,
+            scratch_full: self.cell.scratch_full,
+            leaf: self.cell.counts(),
         };
         self.pidfd = None;
         self.dead = Some(Dead {

@@ -1,7 +1,9 @@
 //! Limits of one running call: when to look, and what a look says. Pure but for the look itself.
 
 use fairtrial_exec::linux::tree_usage::{TreeUsage, tree_usage};
-use fairtrial_exec::protocol::launcher::{Cause, Watch};
+use fairtrial_exec::protocol::launcher::{Cause, LeafCounts, Watch};
+
+use crate::confine::Cell;
 
 /// Between two looks at a tree's memory, processor time and processes.
 const SAMPLE_NS: u64 = 10_000_000;
@@ -40,13 +42,13 @@ pub(crate) enum Due {
 }
 
 impl Watched {
-    pub(crate) fn new(watch: Watch, generation: u32, now_ns: u64, pid: i32) -> Self {
+    pub(crate) fn new(watch: Watch, generation: u32, now_ns: u64, pid: i32, cell: &Cell) -> Self {
         let samples =
             watch.memory_bytes.is_some() || watch.cpu_ns.is_some() || watch.processes.is_some();
-        let cpu_base_ns = if watch.cpu_ns.is_some() {
-            tree_usage(pid.cast_unsigned()).cpu_ns
-        } else {
-            0
+        let cpu_base_ns = match (watch.cpu_ns, cell.counts()) {
+            (None, _) => 0,
+            (Some(_), Some(counts)) => counts.cpu_ns.unwrap_or(0),
+            (Some(_), None) => tree_usage(pid.cast_unsigned()).cpu_ns,
         };
         let next_sample_ns = samples.then_some(now_ns + SAMPLE_NS);
         Self {
@@ -71,7 +73,7 @@ impl Watched {
     }
 
     /// Decides what is due at `now_ns`, looking at the tree if it is time to.
-    pub(crate) fn due(&mut self, now_ns: u64, pid: i32) -> Due {
+    pub(crate) fn due(&mut self, now_ns: u64, pid: i32, cell: &Cell) -> Due {
         if let Some(at) = self.kill_at_ns {
             return if now_ns >= at {
                 Due::Kill
@@ -92,7 +94,11 @@ impl Watched {
         }
         if self.next_sample_ns.is_some_and(|at| now_ns >= at) {
             self.next_sample_ns = Some(now_ns + SAMPLE_NS);
-            if let Some(cause) = self.judge(&tree_usage(pid.cast_unsigned())) {
+            let passed = match cell.counts() {
+                Some(counts) => self.judge_leaf(&counts),
+                None => self.judge(&tree_usage(pid.cast_unsigned())),
+            };
+            if let Some(cause) = passed {
                 self.kill_at_ns = Some(now_ns + CONFIRM_NS);
                 return Due::Warn(cause, None);
             }
@@ -122,6 +128,20 @@ impl Watched {
         Due::Warn(Cause::Timeout, signal)
     }
 
+    /// The kernel keeps its limits on a cgroup by itself, and counts when it had to.
+    fn judge_leaf(&self, counts: &LeafCounts) -> Option<Cause> {
+        let cpu_ns = counts.cpu_ns.unwrap_or(0).saturating_sub(self.cpu_base_ns);
+        if self.watch.cpu_ns.is_some_and(|limit| cpu_ns > limit) {
+            Some(Cause::CpuLimit)
+        } else if counts.memory_limit {
+            Some(Cause::MemoryLimit)
+        } else if counts.refused > 0 {
+            Some(Cause::ProcessLimit)
+        } else {
+            None
+        }
+    }
+
     fn judge(&mut self, usage: &TreeUsage) -> Option<Cause> {
         self.peak_rss_bytes = self.peak_rss_bytes.max(Some(usage.rss_bytes));
         let above = |limit: Option<u64>, value: u64| limit.is_some_and(|limit| value > limit);
@@ -145,7 +165,7 @@ mod tests {
     use super::*;
 
     fn watched(watch: Watch) -> Watched {
-        Watched::new(watch, 1, 0, i32::MAX)
+        Watched::new(watch, 1, 0, i32::MAX, &Cell::default())
     }
 
     /// EX-50
@@ -157,11 +177,14 @@ mod tests {
             dump_signal: Some(40),
             ..Watch::default()
         });
-        assert_eq!(call.due(99, i32::MAX), Due::Nothing);
-        assert_eq!(call.due(100, i32::MAX), Due::Warn(Cause::Timeout, Some(15)));
+        assert_eq!(call.due(99, i32::MAX, &Cell::default()), Due::Nothing);
+        assert_eq!(
+            call.due(100, i32::MAX, &Cell::default()),
+            Due::Warn(Cause::Timeout, Some(15))
+        );
         assert_eq!(call.wake_at_ns(), Some(150));
-        assert_eq!(call.due(149, i32::MAX), Due::Nothing);
-        assert_eq!(call.due(150, i32::MAX), Due::Kill);
+        assert_eq!(call.due(149, i32::MAX, &Cell::default()), Due::Nothing);
+        assert_eq!(call.due(150, i32::MAX, &Cell::default()), Due::Kill);
     }
 
     /// EX-51
@@ -172,7 +195,10 @@ mod tests {
             dump_signal: Some(40),
             ..Watch::default()
         });
-        assert_eq!(call.due(100, i32::MAX), Due::Warn(Cause::Timeout, Some(40)));
+        assert_eq!(
+            call.due(100, i32::MAX, &Cell::default()),
+            Due::Warn(Cause::Timeout, Some(40))
+        );
         assert_eq!(call.wake_at_ns(), Some(100 + DUMP_NS));
     }
 
@@ -185,7 +211,10 @@ mod tests {
             dump_signal: Some(40),
             ..Watch::default()
         });
-        assert_eq!(call.due(100, i32::MAX), Due::Warn(Cause::Timeout, None));
+        assert_eq!(
+            call.due(100, i32::MAX, &Cell::default()),
+            Due::Warn(Cause::Timeout, None)
+        );
         assert_eq!(call.wake_at_ns(), Some(100 + CONFIRM_NS)); // SB-6: but not for ever
         assert_eq!(call.confirmed(2, 110), Due::Nothing);
         assert_eq!(call.confirmed(1, 110), Due::Warn(Cause::Timeout, Some(40)));
@@ -200,9 +229,15 @@ mod tests {
             ..Watch::default()
         });
         let mine = std::process::id().cast_signed();
-        assert_eq!(call.due(SAMPLE_NS, mine), Due::Warn(Cause::CpuLimit, None));
+        assert_eq!(
+            call.due(SAMPLE_NS, mine, &Cell::default()),
+            Due::Warn(Cause::CpuLimit, None)
+        );
         assert_eq!(call.wake_at_ns(), Some(SAMPLE_NS + CONFIRM_NS));
-        assert_eq!(call.due(SAMPLE_NS + CONFIRM_NS, mine), Due::Kill);
+        assert_eq!(
+            call.due(SAMPLE_NS + CONFIRM_NS, mine, &Cell::default()),
+            Due::Kill
+        );
     }
 
     #[test]

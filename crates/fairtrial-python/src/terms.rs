@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairtrial_exec::{
-    Arguments, Call, CommandWork, HostTerms, InvalidCall, Limits, PickledWork, PythonTerms,
-    SourceWork, Work, seconds,
+    Arguments, Call, CommandWork, HostTerms, InvalidCall, Level, PickledWork, PythonTerms,
+    Resource, Sandbox, SourceWork, Work, seconds,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -24,14 +24,28 @@ struct Given {
     queue_timeout_s: Option<f64>,
     env: BTreeMap<String, Option<String>>,
     cwd: Option<PathBuf>,
-    sandbox: String,
+    /// None is the default.
+    sandbox: Option<GivenSandbox>,
     capture_bytes: u64,
-    memory_bytes: Option<u64>,
     cpu_s: Option<f64>,
-    processes: Option<u64>,
-    open_files: Option<u64>,
-    file_bytes: Option<u64>,
-    output_bytes: Option<u64>,
+    /// What is not there has its default, what is None is lifted.
+    limits: BTreeMap<String, Option<u64>>,
+}
+
+/// A sandbox as Python's dict gives it; None leaves the level's default.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct GivenSandbox {
+    level: String,
+    on_missing: Option<String>,
+    network: Option<String>,
+    read: Vec<PathBuf>,
+    write: Vec<PathBuf>,
+    address_space: Option<u64>,
+    devices: Vec<String>,
+    cpus: Option<Vec<usize>>,
+    /// As `limits`.
+    quotas: BTreeMap<String, Option<u64>>,
 }
 
 /// An interpreter's terms as Python's dict gives them.
@@ -84,7 +98,14 @@ impl Terms {
     fn pickled(terms: Given, python: GivenPython) -> PyResult<Self> {
         let python = python.read()?;
         let body = Vec::new().into();
-        terms.read(Work::Pickled(PickledWork { body, python }))
+        let Self(mut call) = terms.read(Work::Pickled(PickledWork { body, python }))?;
+        if call.sandbox.level != Level::None
+            && let Some(host) = call.python_mut().and_then(|python| python.host.as_mut())
+        {
+            // Who is not trusted with the machine is not trusted with the host's connections.
+            Arc::make_mut(host).authkey = None;
+        }
+        Ok(Self(call))
     }
 
     /// A program; its input comes with the submission.
@@ -125,21 +146,47 @@ impl Given {
         call.queue_timeout = time("queue_timeout_s", self.queue_timeout_s)?;
         call.env = self.env;
         call.cwd = self.cwd;
-        call.sandbox = self
-            .sandbox
-            .parse()
-            .map_err(|problem: String| refuse(InvalidCall::new("sandbox", problem)))?;
+        if let Some(given) = self.sandbox {
+            call.sandbox = given.read().map_err(refuse)?;
+        } else if let Some(sandbox) = Sandbox::from_env().map_err(refuse)? {
+            call.sandbox = sandbox;
+        }
         call.capture_bytes = self.capture_bytes;
-        call.limits = Limits {
-            memory_bytes: self.memory_bytes,
-            cpu: time("limits.cpu_s", self.cpu_s)?,
-            processes: self.processes,
-            open_files: self.open_files,
-            file_bytes: self.file_bytes,
-            output_bytes: self.output_bytes,
-        };
+        call.limits.cpu = time("limits.cpu_s", self.cpu_s)?;
+        for resource in Resource::ALL {
+            let key = resource.field().trim_start_matches("limits.");
+            if let Some(limit) = self.limits.get(key) {
+                call.limits.set(resource, *limit);
+            }
+        }
         call.validate().map_err(refuse)?;
         Ok(Terms(call))
+    }
+}
+
+impl GivenSandbox {
+    fn read(self) -> Result<Sandbox, InvalidCall> {
+        let mut sandbox = Sandbox::new(self.level.parse()?);
+        if let Some(on_missing) = self.on_missing {
+            sandbox.on_missing = on_missing.parse()?;
+        }
+        if let Some(network) = self.network {
+            sandbox.network = network.parse()?;
+        }
+        if let Some(bytes) = self.quotas.get("scratch_bytes") {
+            sandbox.scratch_bytes = *bytes;
+        }
+        if let Some(inodes) = self.quotas.get("scratch_inodes") {
+            sandbox.scratch_inodes = *inodes;
+        }
+        Ok(Sandbox {
+            read: self.read,
+            write: self.write,
+            address_space: self.address_space,
+            devices: self.devices,
+            cpus: self.cpus,
+            ..sandbox
+        })
     }
 }
 

@@ -1,6 +1,8 @@
 """Fixtures of the package's tests; the first of them checks that each test leaves nothing behind."""
 
+import contextlib
 import ctypes
+import importlib
 import subprocess
 import sys
 import textwrap
@@ -26,7 +28,9 @@ def pytest_report_header():
 def adopt_orphans():
     """Whatever a program under test leaves behind becomes a child of this process, and is seen."""
     assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-    # The two threads that bring callbacks live as long as the process.
+    # The two threads that bring callbacks live as long as the process, and so do those of numpy's libraries.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("numpy")
     with ft.Executor(1, echo=False) as executor:
         future = executor.submit(int)
         future.add_done_callback(lambda _: None)

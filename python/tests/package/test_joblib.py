@@ -115,6 +115,23 @@ def test_parallel_calls_nest():
     ]
 
 
+@pytest.mark.parametrize("how", ["Parallel", "parallel_config"])
+@pytest.mark.parametrize("isolation", ["reuse", "fresh"])
+def test_a_task_may_nest_the_backend_by_name(how, isolation):
+    """PY-54: nobody registered it in the worker; the third level is below those that run in parallel"""
+    with joblib.parallel_config(backend="fairtrial", n_jobs=2, isolation=isolation):
+        for _ in range(2):  # a worker's own workers serve its next task too
+            assert Parallel(batch_size=1)(delayed(work.nested_squares_by_name)(n, 3, how) for n in range(3)) == [
+                work.nested_expected(n, 3) for n in range(3)
+            ]
+
+
+def test_what_a_task_nests_by_name_runs_in_processes_of_its_own():
+    """PY-54"""
+    for worker, nested in Parallel(batch_size=1)(delayed(work.nested_pids)(4) for _ in range(2)):
+        assert not {worker, os.getpid()} & set(nested)
+
+
 def test_a_call_with_a_timeout_fails_in_time(gate):
     """PY-54"""
     squares(range(4), batch_size=1)  # workers are there

@@ -229,6 +229,7 @@ def test_a_call_takes_the_keys_of_the_json():
         (lambda: ft.Call(source="", function="f", timeout_s=-1), ValueError, "timeout_s"),
         (lambda: ft.Call(source="", function="f", timeout_s="3"), ValueError, "timeout_s"),
         (lambda: ft.Call(source="", function="f", sandbox="iron"), ValueError, "sandbox"),
+        (lambda: ft.Call(source="", function="f", sandbox=3), TypeError, "sandbox must be a level or a mapping"),
         (lambda: ft.Call(source="", function="f", isolation="some"), ValueError, "isolation"),
         (lambda: ft.Call(source="", function="f", result="xml"), ValueError, "result"),
         (lambda: ft.Call(source="", function="f", env={"A=B": "c"}), ValueError, "env"),
@@ -242,6 +243,8 @@ def test_a_call_takes_the_keys_of_the_json():
         (lambda: ft.Call(file="/nowhere/x.py", function="f"), ValueError, "file"),
         (lambda: ft.Executor(timeout=0), ValueError, "timeout"),
         (lambda: ft.Executor(sandbox="iron"), ValueError, "sandbox"),
+        (lambda: ft.Executor(sandbox={"level": "iron"}), ValueError, "unknown level `iron`; the levels are"),
+        (lambda: ft.run_code("def f(): pass", "f", sandbox="iron"), ValueError, "sandbox"),
         (lambda: ft.Executor(limits=3), TypeError, "limits"),
         (lambda: ft.Executor(isolation="some"), ValueError, "isolation"),
         (lambda: ft.run_code("def f(): pass", "f", timeout_seconds=3), TypeError, "timeout"),
@@ -253,10 +256,107 @@ def test_what_is_wrong_is_said_at_construction(make, error, words):
         make()
 
 
+NEEDS_STRICT = "cannot do that; use `strict`, or leave it out"
+STRICT = {"level": "strict"}
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "error", "words"),
+    [
+        ({"network": "none"}, ValueError, "`level` is missing"),
+        (STRICT | {"netwrk": "none"}, TypeError, "did you mean 'network'"),
+        (STRICT | {"network": "lo"}, ValueError, "`sandbox.network`: `lo` is none of"),
+        (STRICT | {"network": 3}, ValueError, "`sandbox.network` must be a text"),
+        (STRICT | {"on_missing": "warn"}, ValueError, "neither `fail` nor `degrade`"),
+        (STRICT | {"read": "/data"}, ValueError, "`sandbox.read` is a list"),
+        (STRICT | {"write": [""]}, ValueError, "`sandbox.write` has an empty path"),
+        (STRICT | {"scratch_bytes": "5X"}, ValueError, "`sandbox.scratch_bytes`: unknown unit"),
+        (STRICT | {"scratch_inodes": 0}, ValueError, "`sandbox.scratch_inodes` must be a whole number"),
+        (STRICT | {"devices": ["gpu"]}, ValueError, "unknown device `gpu`; the only one is `nvidia`"),
+        (STRICT | {"devices": ["nvidia"], "address_space": "4G"}, ValueError, "`sandbox.address_space`: does not go"),
+        (STRICT | {"cpus": []}, ValueError, "`sandbox.cpus`: names no processor"),
+        (STRICT | {"cpus": [-1]}, ValueError, "`sandbox.cpus` must be a whole number"),
+        ({"level": "limits", "network": "none"}, ValueError, NEEDS_STRICT),
+        ({"level": "limits", "read": ["/data"]}, ValueError, NEEDS_STRICT),
+        ({"level": "limits", "scratch_bytes": "1M"}, ValueError, NEEDS_STRICT),
+        ({"level": "none", "write": ["/data"]}, ValueError, "use `limits`, or leave it out"),
+        ({"level": "none", "address_space": "4G"}, ValueError, "use `limits`, or leave it out"),
+    ],
+)
+def test_what_is_wrong_with_a_sandbox_is_said_at_construction(sandbox, error, words):
+    """SB-14, SB-69, PY-8"""
+    for make in (
+        lambda: ft.Call(argv=["true"], sandbox=sandbox),
+        lambda: ft.Executor(sandbox=sandbox),
+        lambda: ft.run_code("def f(): pass", "f", sandbox=sandbox),
+    ):
+        with pytest.raises(error, match=words):
+            make()
+
+
+@pytest.mark.parametrize(
+    "sandbox",
+    [
+        "none",
+        "limits",
+        "strict",
+        {"level": "none", "on_missing": "fail", "network": "host", "scratch_bytes": None, "read": []},
+        {"level": "limits", "write": ["/data"], "address_space": "4G"},
+        STRICT
+        | {"network": "loopback", "read": ["/r"], "write": ["/w"], "scratch_bytes": "1M", "scratch_inodes": None},
+        STRICT | {"devices": ["nvidia"], "cpus": [0], "on_missing": "degrade"},
+    ],
+)
+def test_a_sandbox_is_a_level_or_a_mapping(sandbox):
+    """SB-14"""
+    try:
+        call = ft.Call(argv=["true"], sandbox=sandbox)
+    except ValueError as error:  # what is asked for is right, but not there yet
+        assert "is not available in this version" in str(error)
+    else:
+        assert pickle.loads(pickle.dumps(call)) == call
+        assert ft.run(call).in_force["requested"] == (sandbox if isinstance(sandbox, str) else sandbox["level"])
+
+
+def test_a_variable_replaces_a_default_and_no_explicit_choice(monkeypatch):
+    """SB-15"""
+    explicit = ft.Call(argv=["true"], sandbox="none")
+    silent = ft.Call(argv=["true"])
+    with ft.Executor(1, sandbox="none") as executor:
+        monkeypatch.setenv("FAIRTRIAL_SANDBOX", "none,raed=/")
+        assert ft.run(explicit).ok
+        assert executor.submit(int).result(WAIT_S) == 0
+        for make in (
+            lambda: ft.Call(argv=["true"]),
+            lambda: ft.run(silent),
+            lambda: ft.run_code("def f(): pass", "f"),
+            lambda: ft.Executor(),
+            lambda: executor.options(sandbox=None),
+        ):
+            with pytest.raises(ValueError, match=r"`FAIRTRIAL_SANDBOX`: unknown key `raed` \(did you mean `read`\?\)"):
+                make()
+    for blank_or_good in ("", " ", "none,on_missing=fail"):
+        monkeypatch.setenv("FAIRTRIAL_SANDBOX", blank_or_good)
+        assert ft.run(silent).ok
+
+
+def test_a_limit_that_is_none_is_lifted_and_one_not_given_is_the_levels():
+    """SB-16"""
+    silent, lifted = ft.Limits(), ft.Limits(memory=None, processes=None, open_files=None, file_size=None, output=None)
+    assert silent == ft.Limits(memory="default") != lifted
+    assert (silent.memory, silent.cpu, lifted.memory) == ("default", None, None)
+    assert dataclasses.replace(silent, processes=3) == ft.Limits(processes=3)
+    assert ft.Call(argv=["true"], limits={"memory_bytes": None}).limits == ft.Limits(memory=None)
+    for limits in (silent, lifted):
+        assert ft.run(ft.Call(argv=["true"], limits=limits)).ok
+
+
 @pytest.mark.parametrize(
     "thing",
     [
         ft.Limits(memory="1M"),
+        ft.Limits(memory=None),
+        ft.Call(argv=["true"], sandbox={"level": "none", "on_missing": "fail"}),
         ft.Call(source="def f(): pass", function="f", args=[1, [2]], kwargs={"a": 1}, env={"A": None}),
         ft.Call(argv=["true"], stdin="x"),
         ft.Event("submit", call_id=3),

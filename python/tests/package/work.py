@@ -64,6 +64,34 @@ def crash(*args):
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+def read_nowhere(*args):
+    """A true segmentation fault, in foreign code."""
+    import ctypes
+
+    ctypes.string_at(0)
+
+
+def exhaust_memory(*args):
+    """Takes memory until it is stopped, and takes no refusal for an answer."""
+    kept = []
+    while True:
+        try:
+            kept.append(bytearray(b"x") * (16 << 20))
+        except MemoryError:
+            pass
+
+
+def return_lock(*args):
+    """A result that does not pickle."""
+    return threading.Lock()
+
+
+def ignore_sigterm_and_hang(*args):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        time.sleep(3600)
+
+
 def exit_process(code=0, *args):
     os._exit(code)
 
@@ -329,6 +357,25 @@ def nested_squares(n, levels):
     if not levels:
         return square(n)
     return joblib.Parallel(n_jobs=2)(joblib.delayed(nested_squares)(n + k, levels - 1) for k in range(2))
+
+
+def nested_squares_by_name(n, levels, how):
+    """As `nested_squares`, where each level names the backend itself."""
+    import joblib
+
+    if not levels:
+        return square(n)
+    tasks = [joblib.delayed(nested_squares_by_name)(n + k, levels - 1, how) for k in range(2)]
+    if how == "Parallel":
+        return joblib.Parallel(n_jobs=2, backend="fairtrial")(tasks)
+    with joblib.parallel_config(backend="fairtrial", n_jobs=2):
+        return joblib.Parallel()(tasks)
+
+
+def nested_pids(count):
+    import joblib
+
+    return os.getpid(), joblib.Parallel(n_jobs=2, backend="fairtrial")(joblib.delayed(pid)() for _ in range(count))
 
 
 def nested_expected(n, levels):

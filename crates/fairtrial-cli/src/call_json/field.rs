@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fairtrial_exec::{InvalidCall, seconds};
+use fairtrial_exec::{InvalidCall, parse_size, seconds};
 use serde_json::Value as Json;
 
 use crate::json::{Fault, Raw};
@@ -105,6 +105,25 @@ impl<'a> Field<'a> {
             0 => Err(self.fault("must be greater than 0")),
             count => Ok(count),
         }
+    }
+
+    /// A number of bytes, or text such as `512M`.
+    pub(super) fn size(self) -> Result<u64, Fault> {
+        match self.raw.kind() {
+            "a string" => parse_size(&self.string()?).map_err(|problem| self.fault(problem)),
+            _ => self.count(),
+        }
+    }
+
+    /// Numbers that begin at 0.
+    pub(super) fn indices(self) -> Result<Vec<usize>, Fault> {
+        let items = self.expect('[', "an array of whole numbers")?.items()?;
+        let index = |raw: Raw<'a>| {
+            let item = Field { raw, ..self };
+            let index = item.count_or_zero()?;
+            usize::try_from(index).map_err(|_| item.fault(format!("{index} is out of range")))
+        };
+        items.into_iter().map(index).collect()
     }
 
     pub(super) fn count_or_zero(self) -> Result<u64, Fault> {

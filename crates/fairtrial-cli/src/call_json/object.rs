@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use fairtrial_exec::unknown_key;
+
 use super::field::Field;
 use crate::json::{Entry, Fault, Raw};
 
@@ -36,10 +38,13 @@ impl<'a> Object<'a> {
 
     /// The field, unless it is absent or null. `name` is as users write it, with the object's name before a dot.
     pub(super) fn get(&self, name: &'static str) -> Option<Field<'a>> {
-        let key = name.rsplit_once('.').map_or(name, |(_, key)| key);
-        let entry = self.entries.iter().find(|entry| entry.key == key)?;
-        let raw = entry.value;
+        let raw = self.entry(name)?.value;
         (!raw.is_null()).then_some(Field { name, raw })
+    }
+
+    fn entry(&self, name: &str) -> Option<&Entry<'a>> {
+        let key = name.rsplit_once('.').map_or(name, |(_, key)| key);
+        self.entries.iter().find(|entry| entry.key == key)
     }
 
     /// Refuses unknown keys with the nearest known one, and duplicates.
@@ -52,8 +57,7 @@ impl<'a> Object<'a> {
         for (index, entry) in self.entries.iter().enumerate() {
             let key = &entry.key;
             if !is_known(key) {
-                let (key, hint) = (short(key), hint(key, known));
-                let message = format!("unknown key `{key}`{place} ({hint})");
+                let message = unknown_key(key, &place, known.concat());
                 return Err(Fault::new(entry.key_at, message));
             }
             if self.entries[..index]
@@ -83,39 +87,25 @@ impl<'a> Object<'a> {
         self.get(name).map(Field::seconds).transpose()
     }
 
-    pub(super) fn count(&self, name: &'static str) -> Result<Option<u64>, Fault> {
-        self.get(name).map(Field::count).transpose()
+    /// A limit as `read` reads it, none if it is null, which lifts it, or nothing if it is absent.
+    pub(super) fn liftable<T>(
+        &self,
+        name: &'static str,
+        read: fn(Field<'a>) -> Result<T, Fault>,
+    ) -> Result<Option<Option<T>>, Fault> {
+        match (self.entry(name), self.get(name)) {
+            (_, Some(field)) => Ok(Some(Some(read(field)?))),
+            (Some(_null), None) => Ok(Some(None)),
+            (None, None) => Ok(None),
+        }
     }
 
     /// Where the field that an invalid call names stands.
     pub(super) fn locate(&self, field: &str) -> usize {
-        let key = field.split('.').next().unwrap_or(field);
+        let inner = field.strip_prefix(self.name).unwrap_or(field);
+        let key = inner.trim_start_matches('.').split('.').next();
+        let key = key.unwrap_or(inner);
         let entry = self.entries.iter().find(|entry| entry.key == key);
         entry.map_or(self.at, |entry| entry.value.at)
-    }
-}
-
-/// Enough of a key to know it by, however long it is.
-fn short(key: &str) -> String {
-    const LONGEST: usize = 60;
-    match key.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}...", &key[..end]),
-        None => key.into(),
-    }
-}
-
-/// The nearest key, or all of them.
-fn hint(key: &str, known: &[&[&str]]) -> String {
-    let known = || known.iter().flat_map(|keys| keys.iter());
-    let key = short(key);
-    let nearest = known()
-        .map(|candidate| (strsim::jaro_winkler(&key, candidate), candidate))
-        .max_by(|a, b| a.0.total_cmp(&b.0));
-    match nearest {
-        Some((likeness, candidate)) if likeness > 0.8 => format!("did you mean `{candidate}`?"),
-        _ => {
-            let keys: Vec<_> = known().map(|key| format!("`{key}`")).collect();
-            format!("the keys are {}", keys.join(", "))
-        }
     }
 }

@@ -1,10 +1,10 @@
 use super::*;
-use fairtrial_exec::{Isolation, ResultFormat};
-use std::collections::BTreeMap;
+use fairtrial_exec::{DEFAULT_LEVEL, Isolation, Level, Network, OnMissing, ResultFormat};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 fn read(text: &str) -> (Json, Result<Call, Fault>) {
-    CallReader::new("/base".into(), Level::None).read(text, 9)
+    CallReader::new("/base".into(), None).read(text, 9)
 }
 
 fn fault_of(text: &str) -> String {
@@ -216,6 +216,7 @@ fn every_key_reaches_the_call_and_relative_paths_are_those_of_the_base() {
         open_files: Some(3),
         file_bytes: Some(4),
         output_bytes: Some(5),
+        lifted: BTreeSet::new(),
     };
     *wanted.python_mut().unwrap() = PythonTerms {
         python: "/base/bin/python".into(),
@@ -238,4 +239,156 @@ fn a_null_counts_as_not_given() {
         stdin: b"x".to_vec(),
     });
     assert_eq!((id, call), (json!(9), Ok(wanted)));
+}
+
+/// What `sandbox` in a line is read as, before it is asked what this version can do.
+fn read_sandbox(text: &str) -> Result<Sandbox, String> {
+    let line = format!(r#"{{"sandbox": {text}}}"#);
+    let mut object = Object::new("");
+    object.parse(Raw::whole(&line)).unwrap();
+    let given = object.get("sandbox").expect(text);
+    sandbox::sandbox(given, Path::new("/base")).map_err(|fault| {
+        let (_, column) = fault.place(&line);
+        format!("{column}: {}", fault.message)
+    })
+}
+
+/// SB-14
+#[test]
+fn a_sandbox_is_a_level_or_an_object() {
+    for level in [Level::None, Level::Limits, Level::Strict] {
+        let wanted = Ok(Sandbox::new(level));
+        assert_eq!(read_sandbox(&format!(r#""{level}""#)), wanted);
+        assert_eq!(read_sandbox(&format!(r#"{{"level": "{level}"}}"#)), wanted);
+    }
+    let text = r#"{"level": "strict", "on_missing": "degrade", "network": "loopback", "read": ["/r", "r2"],
+        "write": ["w"], "scratch_bytes": "512M", "scratch_inodes": null, "address_space": null,
+        "devices": ["nvidia"], "cpus": [0, 3]}"#;
+    let wanted = Sandbox {
+        level: Level::Strict,
+        on_missing: OnMissing::Degrade,
+        network: Network::Loopback,
+        read: vec!["/r".into(), "/base/r2".into()],
+        write: vec!["/base/w".into()],
+        scratch_bytes: Some(512 << 20),
+        scratch_inodes: None,
+        address_space: None,
+        devices: vec!["nvidia".into()],
+        cpus: Some(vec![0, 3]),
+    };
+    assert_eq!(read_sandbox(text), Ok(wanted));
+    let sizes = read_sandbox(r#"{"level": "limits", "address_space": 4096}"#).unwrap();
+    assert_eq!(sizes.address_space, Some(4096));
+}
+
+/// SB-14, SB-69
+#[test]
+fn each_fault_of_a_sandbox_has_its_column_and_a_hint() {
+    let table = [
+        (
+            "3",
+            "13: `sandbox`: must be a level or an object, not a number",
+        ),
+        (
+            r#""jail""#,
+            "13: `sandbox`: unknown level `jail`; the levels are `none`, `limits` and `strict`",
+        ),
+        (
+            r#"{"level": "jail"}"#,
+            "23: `sandbox.level`: unknown level `jail`; the levels are `none`, `limits` and `strict`",
+        ),
+        (
+            r#"{"network": "none"}"#,
+            "13: `sandbox`: `level` is missing (give `none`, `limits` or `strict`)",
+        ),
+        (
+            r#"{"level": "strict", "netwrk": "none"}"#,
+            "33: unknown key `netwrk` in `sandbox` (did you mean `network`?)",
+        ),
+        (
+            r#"{"level": "strict", "network": "none", "network": "host"}"#,
+            "52: duplicate key `network` in `sandbox` (give it once)",
+        ),
+        (
+            r#"{"level": "limits", "network": "none"}"#,
+            "44: `sandbox.network`: level `limits` cannot do that; use `strict`, or leave it out",
+        ),
+        (
+            r#"{"level": "none", "write": ["/w"]}"#,
+            "40: `sandbox.write`: level `none` cannot do that; use `limits`, or leave it out",
+        ),
+        (
+            r#"{"level": "strict", "network": true}"#,
+            "44: `sandbox.network`: must be a string, not a boolean",
+        ),
+        (
+            r#"{"level": "strict", "network": "lo"}"#,
+            "44: `sandbox.network`: `lo` is none of `none`, `loopback` and `host`",
+        ),
+        (
+            r#"{"level": "strict", "read": "/r"}"#,
+            "41: `sandbox.read`: must be an array of strings, not a string",
+        ),
+        (
+            r#"{"level": "strict", "read": [""]}"#,
+            "41: `sandbox.read`: must be an absolute path, not ``",
+        ),
+        (
+            r#"{"level": "strict", "scratch_bytes": "5X"}"#,
+            "50: `sandbox.scratch_bytes`: unknown unit `x` in `5X`; use K, M, G or T, as in `512M`",
+        ),
+        (
+            r#"{"level": "strict", "scratch_inodes": 0}"#,
+            "51: `sandbox.scratch_inodes`: must be greater than 0",
+        ),
+        (
+            r#"{"level": "strict", "devices": ["gpu"]}"#,
+            "44: `sandbox.devices`: unknown device `gpu`; the only one is `nvidia`",
+        ),
+        (
+            r#"{"level": "none", "cpus": [0, -1]}"#,
+            "43: `sandbox.cpus`: must not be negative, as -1 is",
+        ),
+    ];
+    for (text, fault) in table {
+        assert_eq!(read_sandbox(text), Err(fault.to_owned()), "{text}");
+    }
+}
+
+/// SB-15
+#[test]
+fn what_takes_the_place_of_the_default_leaves_an_explicit_choice_alone() {
+    let mut other = Sandbox::new(Level::None);
+    other.on_missing = OnMissing::Fail;
+    let silent = r#"{"argv": ["true"]}"#;
+    let null = r#"{"argv": ["true"], "sandbox": null}"#;
+    let explicit = r#"{"argv": ["true"], "sandbox": "none"}"#;
+    let default = Sandbox::new(DEFAULT_LEVEL);
+    let table = [
+        (None, silent, default.clone()),
+        (None, null, default),
+        (Some(other.clone()), silent, other.clone()),
+        (Some(other.clone()), null, other.clone()),
+        (Some(other), explicit, Sandbox::new(Level::None)),
+    ];
+    for (replaced, line, wanted) in table {
+        let mut reader = CallReader::new("/base".into(), replaced);
+        assert_eq!(reader.read(line, 1).1.unwrap().sandbox, wanted, "{line}");
+    }
+}
+
+/// SB-16
+#[test]
+fn an_explicit_null_lifts_a_limit_and_no_other() {
+    let line =
+        r#"{"argv": ["true"], "limits": {"memory_bytes": null, "open_files": 5, "cpu_s": null}}"#;
+    let limits = read(line).1.unwrap().limits;
+    assert_eq!(limits.lifted, BTreeSet::from([Resource::Memory]));
+    let filled = limits.filled(Level::Limits, 10 << 30, None);
+    assert_eq!((filled.memory_bytes, filled.open_files), (None, Some(5)));
+    assert_eq!((filled.processes, filled.cpu), (Some(512), None));
+    assert_eq!(
+        filled.output_bytes,
+        Some(fairtrial_exec::DEFAULT_OUTPUT_BYTES)
+    );
 }

@@ -4,8 +4,31 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use super::clone::{clone, enter, exit};
+use super::plan::Plan;
+use super::selftest::{self, SelfTest};
+use super::user_namespace::UserNamespace;
 use crate::protocol::launcher::{Program, Step};
+
+/// The limit on descriptors that this process had before it raised its own: what it starts gets that.
+static DESCRIPTORS: OnceLock<rustix::process::Rlimit> = OnceLock::new();
+
+/// Takes as many descriptors as may be had, for this process alone.
+pub fn raise_own_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let had = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: had.maximum,
+        maximum: had.maximum,
+    };
+    if DESCRIPTORS.set(had).is_ok() {
+        setrlimit(Resource::Nofile, most).ok(); // then it makes do with what it has
+    }
+}
 
 /// A started process whose program may not run yet.
 #[derive(Debug)]
@@ -18,19 +41,60 @@ pub struct Started {
     pub report: OwnedFd,
 }
 
-/// Starts a program with exactly `fds` as its descriptors 0, 1, 2, ….
-pub fn spawn(program: &Program, fds: &[OwnedFd]) -> io::Result<Started> {
-    let prepared = Prepared::new(program, fds)?;
+/// Starts a program with exactly `fds` as its descriptors 0, 1, 2, …, confined by `plan`. `way_in` leads to the
+/// namespaces that it is to be in: the user namespace, and the init's handle.
+pub fn spawn(
+    program: &Program,
+    fds: &[OwnedFd],
+    plan: Plan,
+    way_in: Option<(&UserNamespace, &OwnedFd)>,
+) -> io::Result<Started> {
+    let prepared = Prepared::new(program, fds, plan)?;
+    if let Some((users, init)) = way_in {
+        return spawn_inside(prepared, users, init);
+    }
     let (report, report_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let parent = std::process::id();
     let mut pidfd: RawFd = -1;
     match clone_with_pidfd(&mut pidfd)? {
-        0 => prepared.run_child(parent, report_write.as_raw_fd()),
+        0 => prepared.run_child(Some(parent), report_write.as_raw_fd()),
         pid => {
             // SAFETY: the kernel stored a fresh descriptor here for CLONE_PIDFD; nobody else owns it.
             let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
             Ok(Started { pid, pidfd, report })
         }
+    }
+}
+
+/// By way of a process in between, which enters the namespaces so that its child is born there.
+fn spawn_inside(prepared: Prepared, users: &UserNamespace, init: &OwnedFd) -> io::Result<Started> {
+    let (report, report_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let middle = clone(0)?;
+    if middle == 0 {
+        let child = enter(users.raw(), libc::CLONE_NEWUSER)
+            .and_then(|()| enter(init.as_raw_fd(), libc::CLONE_NEWPID))
+            .and_then(|()| clone(libc::CLONE_PARENT));
+        let answer = match child {
+            Ok(0) => prepared.run_child(None, report_write.as_raw_fd()),
+            Ok(pid) => pid,
+            Err(error) => -error.raw_os_error().unwrap_or(libc::EINVAL),
+        };
+        rustix::io::write(&tell, &answer.to_ne_bytes()).ok(); // without it the launcher takes it as failed
+        exit(0);
+    }
+    drop(tell);
+    let mut answer = [0; 4];
+    let read = rustix::io::read(&told, &mut answer);
+    waitpid(Pid::from_raw(middle), WaitOptions::empty())?;
+    match (read?, i32::from_ne_bytes(answer)) {
+        (4, pid @ 1..) => Ok(Started {
+            pid,
+            pidfd: open_child(pid)?,
+            report,
+        }),
+        (4, errno) => Err(io::Error::from_raw_os_error(-errno)),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 
@@ -67,10 +131,14 @@ struct Prepared {
     fds: Vec<RawFd>,
     moved: Vec<RawFd>,
     rlimits: Vec<(u32, u64)>,
+    plan: Plan,
+    plan_fds: Vec<RawFd>,
+    self_test: Option<SelfTest>,
 }
 
 impl Prepared {
-    fn new(program: &Program, fds: &[OwnedFd]) -> io::Result<Self> {
+    fn new(program: &Program, fds: &[OwnedFd], mut plan: Plan) -> io::Result<Self> {
+        plan.settle();
         let strings = |list: &[Vec<u8>]| -> io::Result<Vec<CString>> {
             list.iter()
                 .map(|bytes| CString::new(bytes.as_slice()).map_err(io::Error::from))
@@ -93,15 +161,23 @@ impl Prepared {
             fds: fds.iter().map(AsRawFd::as_raw_fd).collect(),
             moved: vec![-1; fds.len()],
             rlimits: program.rlimits.clone(),
+            plan_fds: plan.raw_descriptors(),
+            plan,
+            self_test: program.self_test.clone(),
         })
     }
 
     /// The child's whole life before exec.
-    fn run_child(mut self, parent: u32, report: RawFd) -> ! {
-        let step = self
-            .prepare_child(parent)
-            .err()
-            .unwrap_or_else(|| self.exec());
+    fn run_child(mut self, parent: Option<u32>, report: RawFd) -> ! {
+        let step = match (self.prepare_child(parent), &self.self_test) {
+            (Err(step), _) => step,
+            (Ok(()), None) => self.exec(),
+            (Ok(()), Some(test)) => {
+                // SAFETY: what exec would have closed; the descriptors of the plan and of the report among them.
+                unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+                selftest::run(test)
+            }
+        };
         let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
         let [a, b, c, d] = errno.to_le_bytes();
         let bytes = [step as u8, a, b, c, d];
@@ -113,7 +189,9 @@ impl Prepared {
     }
 
     /// Up to exec, in this order; the failing step on error, errno telling why.
-    fn prepare_child(&mut self, parent: u32) -> Result<(), Step> {
+    ///
+    /// Without a parent's number it is in a namespace where the parent has none; there it dies with the init.
+    fn prepare_child(&mut self, parent: Option<u32>) -> Result<(), Step> {
         // SAFETY: only async-signal-safe system calls, on memory allocated before the clone and owned by this copy.
         unsafe {
             check(libc::setsid(), Step::Session)?;
@@ -122,7 +200,7 @@ impl Prepared {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL),
                 Step::DeathSignal,
             )?;
-            if libc::getppid() != parent.cast_signed() {
+            if parent.is_some_and(|parent| libc::getppid() != parent.cast_signed()) {
                 libc::_exit(127);
             }
             // Orphans of this tree stay below its leader, so that whoever is below the launcher itself is a stray.
@@ -137,6 +215,10 @@ impl Prepared {
             libc::sigemptyset(none.as_mut_ptr());
             libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
             // Out of the way first: a descriptor may sit on a number that another one is to have.
+            for fd in &mut self.plan_fds {
+                *fd = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, 100);
+                check(*fd, Step::Descriptors)?;
+            }
             for (fd, moved) in self.fds.iter().zip(&mut self.moved) {
                 *moved = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, 100);
                 check(*moved, Step::Descriptors)?;
@@ -146,6 +228,18 @@ impl Prepared {
             }
             let first = self.moved.len() as libc::c_uint;
             check(close_on_exec_from(first), Step::Descriptors)?;
+            if let Some(had) = DESCRIPTORS.get() {
+                let infinite = libc::RLIM_INFINITY;
+                let limit = libc::rlimit {
+                    rlim_cur: had.current.unwrap_or(infinite),
+                    rlim_max: had.maximum.unwrap_or(infinite),
+                };
+                check(
+                    libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit),
+                    Step::Rlimits,
+                )?;
+            }
+            self.plan.run(&self.plan_fds)?;
             check(libc::chdir(self.cwd.as_ptr()), Step::Chdir)?;
             for (resource, value) in &self.rlimits {
                 let limit = libc::rlimit {

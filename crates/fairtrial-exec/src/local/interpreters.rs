@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use tokio::task::JoinSet;
@@ -49,7 +50,12 @@ impl LaneState {
 pub(super) enum ZygoteState {
     None,
     Warming(ZygoteHandle),
-    Ready { handle: ZygoteHandle, threads: u32 },
+    Ready {
+        handle: ZygoteHandle,
+        threads: u32,
+        /// Where the interpreter and its packages are.
+        paths: Vec<PathBuf>,
+    },
 }
 
 impl Pool {
@@ -162,7 +168,7 @@ impl Pool {
         })
     }
 
-    pub(super) fn zygote_ready(&mut self, number: u64, threads: u32) {
+    pub(super) fn zygote_ready(&mut self, number: u64, threads: u32, paths: Vec<PathBuf>) {
         let Some(lane) = self.lane_of_zygote(number) else {
             return;
         };
@@ -171,7 +177,11 @@ impl Pool {
         lane.last_used = Instant::now();
         if let ZygoteState::Warming(handle) = std::mem::replace(&mut lane.zygote, ZygoteState::None)
         {
-            lane.zygote = ZygoteState::Ready { handle, threads };
+            lane.zygote = ZygoteState::Ready {
+                handle,
+                threads,
+                paths,
+            };
         }
     }
 

@@ -9,6 +9,7 @@ use super::start::Mailbox;
 use crate::config::LocalConfig;
 use crate::event::{CallId, ExitReason};
 use crate::outcome::Outcome;
+use crate::sandbox::Terms;
 use crate::worker::Mode;
 
 /// Calls that a worker has beyond the one it runs.
@@ -43,6 +44,8 @@ pub(super) struct Member {
     pub(super) filling: bool,
     /// Observers know of it.
     pub(super) told: bool,
+    /// What it was confined by when it was made.
+    pub(super) terms: Option<Terms>,
 }
 
 impl Member {

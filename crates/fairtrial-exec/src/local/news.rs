@@ -23,8 +23,9 @@ impl Pool {
             PoolNews::WorkerStarted { worker, pid } => self.worker_started(worker, pid),
             PoolNews::Began { worker, call } => self.began(worker, call),
             PoolNews::Replied { worker } => {
-                if let Some(lane) = self.workers.get(&worker).map(|member| member.lane) {
-                    self.keep_spare(lane);
+                if let Some(member) = self.workers.get(&worker) {
+                    let (lane, terms) = (member.lane, member.terms.clone());
+                    self.keep_spare(lane, terms);
                 }
             }
             PoolNews::Finished(finished) => self.finished(*finished),
@@ -59,7 +60,11 @@ impl Pool {
                     member.skipping = false;
                 }
             }
-            PoolNews::ZygoteReady { zygote, threads } => self.zygote_ready(zygote, threads),
+            PoolNews::ZygoteReady {
+                zygote,
+                threads,
+                paths,
+            } => self.zygote_ready(zygote, threads, paths),
             PoolNews::ZygoteGone { zygote, why } => self.zygote_gone(zygote, why),
             PoolNews::LauncherLost => self.launcher_lost().await,
         }
@@ -140,6 +145,11 @@ impl Pool {
                 errno: 0,
             }
             | Unstarted::LauncherLost => self.requeue(lane, dispatch),
+            Unstarted::Spawn { step, errno } if step.confines() && !is_shortage(errno) => {
+                let problem = io::Error::from_raw_os_error(errno);
+                let report = setup_error(format!("cannot confine it: {}: {problem}", step.name()));
+                self.resolve_unstarted(dispatch, Verdict::SetupFailed, report);
+            }
             Unstarted::Spawn { step, errno } => {
                 let source = io::Error::from_raw_os_error(errno);
                 self.try_again(lane, dispatch, step.name().into(), source);
@@ -208,4 +218,12 @@ fn cannot_start(dispatch: &Dispatch, step: Step, errno: i32) -> ErrorReport {
         }
         _ => setup_error(format!("cannot run `{program}`: {problem}")),
     }
+}
+
+/// What may be there a moment later.
+fn is_shortage(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::ENOSPC | libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE
+    )
 }

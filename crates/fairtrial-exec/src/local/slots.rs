@@ -16,6 +16,7 @@ use crate::dispatch::{Dispatch, Site, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, ExitReason};
 use crate::protocol::launcher::TaskId;
+use crate::sandbox::Terms;
 use crate::verdict::Verdict;
 use crate::worker::Mode;
 use crate::worker::drive::ToWorker;
@@ -148,9 +149,10 @@ impl Pool {
             ZygoteState::Ready { handle, .. } => handle.task,
             _ => return self.start_command(site, dispatch),
         };
-        let worker = match self.idle_worker(lane, mode) {
+        let terms = Terms::of(&dispatch.call);
+        let worker = match self.idle_worker(lane, mode, terms.as_ref()) {
             Some(worker) => worker,
-            None => match self.fork_for_call(site, lane, zygote, mode) {
+            None => match self.fork_for_call(site, lane, zygote, mode, terms) {
                 Ok(worker) => worker,
                 Err(source) => {
                     return self.try_again(lane, dispatch, "making its channels".into(), source);
@@ -190,6 +192,7 @@ impl Pool {
         lane: Lane,
         zygote: TaskId,
         mode: Mode,
+        terms: Option<Terms>,
     ) -> io::Result<WorkerNumber> {
         let identity = self.identity();
         let (number, id) = (identity.number, identity.id.clone());
@@ -198,8 +201,23 @@ impl Pool {
             .key
             .as_ref()
             .and_then(|key| key.host.clone());
-        let mailbox = start::fork(site, zygote, host.as_deref(), mode, identity)?;
+        let paths = match (&terms, &self.state(lane).zygote) {
+            (Some(_), ZygoteState::Ready { paths, .. }) => paths.clone(),
+            _ => Vec::new(),
+        };
+        let mailbox = start::fork(
+            site,
+            zygote,
+            host.as_deref(),
+            mode,
+            identity,
+            terms.as_ref(),
+            &paths,
+        )?;
         self.add_member(number, id, lane, mode, mailbox);
+        if let Some(member) = self.workers.get_mut(&number) {
+            member.terms = terms;
+        }
         Ok(number)
     }
 
@@ -209,15 +227,16 @@ impl Pool {
         lane: Lane,
         zygote: TaskId,
         mode: Mode,
+        terms: Option<Terms>,
     ) -> io::Result<WorkerNumber> {
         self.make_room();
-        self.fork(site, lane, zygote, mode)
+        self.fork(site, lane, zygote, mode, terms)
     }
 
     /// From a key's second call on, the next `fresh` worker is forked as soon as one has replied: a fork is most of a
     /// call's cost. Not earlier, since it would compete with the call that is being measured. It has run no code of
     /// anybody's.
-    pub(super) fn keep_spare(&mut self, lane: Lane) {
+    pub(super) fn keep_spare(&mut self, lane: Lane, terms: Option<Terms>) {
         let Some(site) = self.site.clone() else {
             return;
         };
@@ -230,9 +249,25 @@ impl Pool {
             }) if wanted => handle.task,
             _ => return,
         };
-        if self.idle_worker(lane, Mode::Fresh).is_none() {
+        let mut spares = self
+            .workers
+            .values()
+            .filter(|member| member.lane == lane && member.mode == Mode::Fresh && member.is_idle());
+        let fits = spares.next().map(|member| member.terms == terms);
+        if fits == Some(false) {
+            // Calls come on other terms now.
+            let idle = |member: &Member| member.mode == Mode::Fresh && member.is_idle();
+            let unfit = self
+                .workers
+                .iter()
+                .find(|(_, member)| member.lane == lane && idle(member));
+            if let Some(number) = unfit.map(|(number, _)| *number) {
+                self.retire(number, ExitReason::Idle);
+            }
+        }
+        if fits != Some(true) {
             // Without one the next call forks its own, and says what is wrong if it cannot.
-            self.fork(&site, lane, zygote, Mode::Fresh).ok();
+            self.fork(&site, lane, zygote, Mode::Fresh, terms).ok();
         }
     }
 
@@ -278,6 +313,7 @@ impl Pool {
             skipping: false,
             filling: false,
             told: false,
+            terms: None,
         };
         self.workers.insert(number, member);
     }
@@ -310,11 +346,13 @@ impl Pool {
         }
     }
 
-    fn idle_worker(&self, lane: Lane, mode: Mode) -> Option<WorkerNumber> {
-        let idle = self
-            .workers
-            .iter()
-            .filter(|(_, member)| member.lane == lane && member.mode == mode && member.is_idle());
+    fn idle_worker(&self, lane: Lane, mode: Mode, terms: Option<&Terms>) -> Option<WorkerNumber> {
+        let idle = self.workers.iter().filter(|(_, member)| {
+            member.lane == lane
+                && member.mode == mode
+                && member.is_idle()
+                && member.terms.as_ref() == terms
+        });
         idle.map(|(number, _)| *number).min() // the oldest: the others may then be idle long enough to end
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
 
@@ -12,6 +12,7 @@ use crate::environment::Changes;
 use crate::error::EngineError;
 use crate::listener::Stream;
 use crate::protocol::launcher::{Program, TaskId, ToLauncher};
+use crate::sandbox::{Level, Terms};
 use crate::scratch::ScratchDir;
 use crate::worker::Mode;
 use crate::worker::call_frame::rlimits;
@@ -35,6 +36,8 @@ pub(crate) fn fork(
     host: Option<&HostTerms>,
     mode: Mode,
     identity: Identity,
+    terms: Option<&Terms>,
+    paths: &[PathBuf],
 ) -> io::Result<Mailbox> {
     let (ours, theirs) = crate::linux::socket::pair_stream()?;
     let (stdout, stdout_theirs) = Output::open(Stream::Stdout)?;
@@ -45,9 +48,21 @@ pub(crate) fn fork(
     if let Some(host) = host {
         worker.initialize(host)?;
     }
+    let confine = match (terms, mode) {
+        (None, _) => None,
+        // Each of its calls has a directory of its own in there.
+        (Some(terms), Mode::Reuse) => Some(terms.confine(site.context.scratch.path(), paths)),
+        (Some(terms), _) => {
+            let scratch = site.context.make_scratch().map_err(io::Error::other)?;
+            let confine = terms.confine(scratch.path(), paths);
+            worker.own_scratch.push(scratch);
+            Some(confine)
+        }
+    };
     let fork = ToLauncher::Fork {
         task: worker.task,
         zygote,
+        confine: confine.map(Box::new),
     };
     site.launcher
         .send(fork, vec![theirs, stdout_theirs, stderr_theirs]);
@@ -152,6 +167,9 @@ fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path) -> Program
         ),
         ("FAIRTRIAL_WORKER_ID".into(), Some(worker_id.to_owned())),
     ]);
+    if call.sandbox.level == Level::Strict {
+        changes.insert("HOME".into(), changes["TMPDIR"].clone());
+    }
     changes.extend(call.env.clone());
     let cwd = call.cwd.as_deref().unwrap_or(scratch);
     Program {
@@ -161,5 +179,8 @@ fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path) -> Program
         cwd: cwd.as_os_str().as_encoded_bytes().to_vec(),
         rlimits: rlimits(call),
         zygote: false,
+        confine: Terms::of(call).map(|terms| Box::new(terms.confine(scratch, &[]))),
+        nest: false,
+        self_test: call.self_test.clone(),
     }
 }

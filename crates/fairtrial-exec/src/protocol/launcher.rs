@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::linux::selftest::SelfTest;
+
 /// Of these messages. Engine and launcher must agree on it exactly.
 pub const VERSION: u32 = 1;
 
@@ -45,6 +47,8 @@ pub enum ToLauncher {
         task: TaskId,
         /// Who forks.
         zygote: TaskId,
+        /// What confines it.
+        confine: Option<Box<Confine>>,
     },
     /// A call began: watch these limits until `Disarm` or the end.
     Arm {
@@ -91,6 +95,78 @@ pub struct Program {
     pub rlimits: Vec<(u32, u64)>,
     /// Whether it forks workers on request; its control socket is then added as the last descriptor.
     pub zygote: bool,
+    /// What confines it.
+    pub confine: Option<Box<Confine>>,
+    /// Instead of the program: finds out what it can still do.
+    pub self_test: Option<SelfTest>,
+    /// Whether it is to have privileges over the namespaces of `strict` calls: a zygote that forks them.
+    pub nest: bool,
+}
+
+/// What confines a task besides its session, in force before any of its code runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Confine {
+    /// The limits of a cgroup of its own, if it is to have one.
+    pub leaf: Option<LeafLimits>,
+    /// Resource limits: number, value for both soft and hard.
+    pub rlimits: Vec<(u32, u64)>,
+    /// Added to its score when the host runs out of memory.
+    pub oom_score: i32,
+    /// The only places where it may change files, if Landlock is to see to that.
+    pub writable: Option<Vec<Vec<u8>>>,
+    /// The only processors it may use.
+    pub cpus: Vec<u32>,
+    /// Namespaces of its own, and what there is in them.
+    pub world: Option<World>,
+}
+
+/// What a task sees from within namespaces of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct World {
+    /// Pieces of the host.
+    pub binds: Vec<Bind>,
+    /// Device nodes besides the harmless ones.
+    pub devices: Vec<Vec<u8>>,
+    /// Its own directory: a file system in memory.
+    pub scratch: Vec<u8>,
+    /// How much that holds.
+    pub scratch_bytes: u64,
+    /// How many files that holds.
+    pub scratch_inodes: u64,
+    /// Whom it can talk to.
+    pub network: Network,
+}
+
+/// A piece of the host that is seen from within, at the same place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Bind {
+    /// Where it is.
+    pub path: Vec<u8>,
+    /// Whether it can be changed.
+    pub writable: bool,
+    /// Whether it is a device.
+    pub device: bool,
+}
+
+/// Whom a task in namespaces of its own can talk to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Network {
+    /// Nobody.
+    #[default]
+    None,
+    /// Itself.
+    Loopback,
+    /// Whoever the host can.
+    Host,
+}
+
+/// Limits of a cgroup.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LeafLimits {
+    /// Memory of all kinds.
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads.
+    pub processes: Option<u64>,
 }
 
 /// Limits of a running call.
@@ -200,6 +276,25 @@ pub struct End {
     pub leaked: u64,
     /// Processes that would not die.
     pub survivors: u64,
+    /// The quota of its directory was used up.
+    pub scratch_full: bool,
+    /// What its cgroup counted, if it had one.
+    pub leaf: Option<LeafCounts>,
+}
+
+/// What a task's cgroup counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeafCounts {
+    /// Its own limit on memory killed something of it.
+    pub memory_limit: bool,
+    /// Something of it was killed because the host was short of memory.
+    pub host_memory: bool,
+    /// Forks and threads refused.
+    pub refused: u64,
+    /// The most memory it had.
+    pub peak_bytes: Option<u64>,
+    /// Processor time of all its processes.
+    pub cpu_ns: Option<u64>,
 }
 
 /// A step of starting a program.
@@ -221,10 +316,31 @@ pub enum Step {
     Chdir,
     /// Executing the program.
     Exec,
+    /// Its own cgroup.
+    Leaf,
+    /// Its own namespaces.
+    Namespaces,
+    /// What it sees in them.
+    Mounts,
+    /// Its own network.
+    Network,
+    /// Being the first to go when the host has no memory left.
+    OomScore,
+    /// A keyring of its own.
+    Keyring,
+    /// The processors it may use.
+    Affinity,
+    /// Giving up privileges.
+    Privileges,
+    /// Rules on files and signals.
+    Landlock,
+    /// The filter of system calls.
+    Seccomp,
 }
 
 impl Step {
-    const ALL: [Self; 8] = [
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 18] = [
         Self::Clone,
         Self::Zygote,
         Self::Session,
@@ -233,12 +349,28 @@ impl Step {
         Self::Rlimits,
         Self::Chdir,
         Self::Exec,
+        Self::Leaf,
+        Self::Namespaces,
+        Self::Mounts,
+        Self::Network,
+        Self::OomScore,
+        Self::Keyring,
+        Self::Affinity,
+        Self::Privileges,
+        Self::Landlock,
+        Self::Seccomp,
     ];
 
     /// The step with this number, as a child reports it.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte)).copied()
+    }
+
+    /// Whether it is about isolation.
+    #[must_use]
+    pub fn confines(self) -> bool {
+        self as u8 >= Self::Leaf as u8
     }
 
     /// The words for a message.
@@ -253,6 +385,16 @@ impl Step {
             Self::Rlimits => "setting resource limits",
             Self::Chdir => "entering the working directory",
             Self::Exec => "executing the program",
+            Self::Leaf => "entering its cgroup",
+            Self::Namespaces => "entering its namespaces",
+            Self::Mounts => "mounting what it sees",
+            Self::Network => "setting up its network",
+            Self::OomScore => "setting its score for want of memory",
+            Self::Keyring => "making a keyring",
+            Self::Affinity => "choosing its processors",
+            Self::Privileges => "giving up privileges",
+            Self::Landlock => "restricting it by Landlock",
+            Self::Seccomp => "filtering its system calls",
         }
     }
 }

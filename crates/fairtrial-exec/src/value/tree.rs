@@ -81,6 +81,15 @@ impl Value {
         }
     }
 
+    /// The items of a list.
+    #[must_use]
+    pub fn as_list(&self) -> Option<&[Value]> {
+        match self {
+            Self::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
     /// Bytes or a bytearray.
     #[must_use]
     pub fn as_bytes(&self) -> Option<&[u8]> {

@@ -10,6 +10,7 @@ use crate::error::EngineError;
 use crate::limits::Limits;
 use crate::marshal::Dict;
 use crate::protocol::INLINE_BYTES;
+use crate::sandbox::Level;
 use crate::scratch::ScratchDir;
 use crate::spill::{SpillPolicy, sealed_argument};
 use crate::worker::Mode;
@@ -43,6 +44,9 @@ pub(crate) fn call_frame(
     };
     if let Some(scratch) = scratch {
         let tmpdir = scratch.path().to_string_lossy().into_owned();
+        if call.sandbox.level == Level::Strict {
+            env.insert("HOME".into(), Some(tmpdir.clone()));
+        }
         env.insert("TMPDIR".into(), Some(tmpdir));
     }
     let changed = call

@@ -7,6 +7,7 @@ use crate::call::Call;
 use crate::capture::Captured;
 use crate::clock::Clock;
 use crate::dispatch::Answer;
+use crate::error::EngineError;
 use crate::event::ExitReason;
 use crate::limits::Size;
 use crate::linux::cpu_clock::{CpuTimes, process_cpu_ns, split};
@@ -16,7 +17,7 @@ use crate::linux::proc_tree::descendants;
 use crate::metrics::{MeasuredBy, Metrics, PeakSource};
 use crate::outcome::{EncodedValue, ErrorReport, Exit, Outcome};
 use crate::protocol::launcher::{Cause, End};
-use crate::sandbox::in_force;
+use crate::sandbox::{Level, in_force};
 use crate::spill::{Body, SettleError};
 use crate::value::{self, Value};
 use crate::verdict::Verdict;
@@ -55,11 +56,22 @@ impl Measured {
     /// Of a tree that is gone.
     pub(crate) fn of_dead(end: &End) -> Self {
         let peak = match end.sampled_rss_bytes {
+            _ if end
+                .leaf
+                .as_ref()
+                .is_some_and(|leaf| leaf.peak_bytes.is_some()) =>
+            {
+                let peak = end.leaf.as_ref().and_then(|leaf| leaf.peak_bytes);
+                (peak.unwrap_or(0), PeakSource::Cgroup)
+            }
             Some(sampled) if sampled > end.max_rss_bytes => (sampled, PeakSource::Sampled),
             _ => (end.max_rss_bytes, PeakSource::Rusage),
         };
+        // Of processes that nobody waited for only the cgroup knows.
+        let all_ns = end.leaf.as_ref().and_then(|leaf| leaf.cpu_ns).unwrap_or(0);
+        let rest_ns = all_ns.saturating_sub(end.user_ns + end.system_ns);
         Self {
-            user_ns: Some(end.user_ns),
+            user_ns: Some(end.user_ns + rest_ns),
             system_ns: Some(end.system_ns),
             peak: Some(peak),
             leaked: Some(end.leaked),
@@ -134,7 +146,17 @@ pub(crate) fn ended(
     end: &End,
 ) -> Answer {
     let exit = exit_of(end.status);
+    let passed = passed(&ending, end);
+    if passed == Some(Passed::Host) {
+        return Err(EngineError::HostMemory);
+    }
     let (verdict, value, error, exit) = match ending {
+        None | Some(Ok(_)) if matches!(passed, Some(Passed::Limit(_))) => {
+            let Some(Passed::Limit(cause)) = passed else {
+                unreachable!("just seen")
+            };
+            (stopped(cause), None, Some(facts.stopped(cause)), None)
+        }
         None | Some(Ok(_)) if facts.wrote_too_much() => {
             let error = facts.stopped(Cause::OutputLimit);
             (Verdict::OutputLimit, None, Some(error), None)
@@ -163,7 +185,44 @@ pub(crate) fn ended(
             (verdict, None, error, Some(exit))
         }
     };
+    let failed = matches!(
+        verdict,
+        Verdict::Exception | Verdict::Exit | Verdict::Signal | Verdict::BadResult
+    );
+    if failed && end.scratch_full {
+        let message = match error {
+            Some(error) => format!("its directory was full: {}", error.message),
+            None => "its directory was full".to_owned(),
+        };
+        let error = Some(ErrorReport::new("DiskLimit", message));
+        return Ok(facts.outcome(Verdict::DiskLimit, None, error, exit));
+    }
     Ok(facts.outcome(verdict, value, error, exit))
+}
+
+/// What a call's cgroup says of an end that nobody brought about.
+#[derive(PartialEq)]
+enum Passed {
+    Limit(Cause),
+    /// The host had no memory left, which is no fault of the call's.
+    Host,
+}
+
+fn passed(
+    ending: &Option<Result<Result<Reply, SettleError>, Ending>>,
+    end: &End,
+) -> Option<Passed> {
+    let leaf = end.leaf.as_ref()?;
+    let killed = ending.is_none() && exit_of(end.status) == Exit::Signal(libc::SIGKILL);
+    if leaf.memory_limit {
+        Some(Passed::Limit(Cause::MemoryLimit))
+    } else if leaf.host_memory && killed {
+        Some(Passed::Host)
+    } else if leaf.refused > 0 {
+        Some(Passed::Limit(Cause::ProcessLimit))
+    } else {
+        None
+    }
 }
 
 /// Why a worker is gone, for observers.
@@ -302,6 +361,13 @@ impl Facts<'_> {
                 Some(ErrorReport::new(
                     "CpuLimit",
                     "it used more processor time than allowed (SIGXCPU)",
+                )),
+            ),
+            Exit::Signal(libc::SIGSYS) if self.call.sandbox.level == Level::Strict => (
+                Verdict::Forbidden,
+                Some(ErrorReport::new(
+                    "Forbidden",
+                    "it used system calls of a foreign kind, which the filter does not allow (SIGSYS)",
                 )),
             ),
             Exit::Signal(signal) => (

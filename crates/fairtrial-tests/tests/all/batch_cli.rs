@@ -277,7 +277,12 @@ fn a_bad_line_has_its_record_in_its_place_and_one_line_with_place_and_hint() {
             Some(41),
             "`sandbox`: level `strict` is not available in this version; use `none`".into(),
         ),
-        ("{\"id\": 13, \"argv\": [\"true\"]}", None, String::new()),
+        (
+            "{\"id\": 13, \"argv\": [\"true\"], \"sandbox\": {\"level\": \"limits\", \"read\": [\"/r\"]}}",
+            Some(69),
+            "`sandbox.read`: level `limits` cannot do that; use `strict`, or leave it out".into(),
+        ),
+        ("{\"id\": 14, \"argv\": [\"true\"]}", None, String::new()),
     ];
     let text: Vec<_> = table.iter().map(|(line, ..)| *line).collect();
     shell.write("calls.jsonl", &text.join("\n"));

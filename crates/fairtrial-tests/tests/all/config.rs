@@ -77,21 +77,21 @@ fn a_value_that_does_not_parse_is_an_error_at_construction_that_names_the_variab
     }
 }
 
-/// EX-94
+/// EX-94, SB-15: a bad sandbox is bad usage wherever it is asked for.
 #[test]
 fn the_binary_names_a_bad_variable_and_starts_nothing() {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
-    for (name, value) in [
-        ("FAIRTRIAL_MAX_WORKERS", "many"),
-        ("FAIRTRIAL_IDLE_TIMEOUT_S", "-1"),
-        ("FAIRTRIAL_SANDBOX", "padded-cell"),
+    for (name, value, code) in [
+        ("FAIRTRIAL_MAX_WORKERS", "many", 1),
+        ("FAIRTRIAL_IDLE_TIMEOUT_S", "-1", 1),
+        ("FAIRTRIAL_SANDBOX", "padded-cell", 2),
     ] {
         let finished = Cli::new(["exec", "--", "touch", "started"])
             .current_dir(dir.path())
             .env("FAIRTRIAL_SPILL_DIR", dir.path().join("spill"))
             .env(name, value)
             .run();
-        assert_eq!(finished.code, Some(1), "{finished:?}");
+        assert_eq!(finished.code, Some(code), "{finished:?}");
         assert!(
             finished.stderr.contains(name) && finished.stderr.contains(value),
             "{finished:?}"

@@ -1,5 +1,6 @@
 //! `fairtrial exec` as a binary (EX-97, EX-98), and what it shows on a terminal (EX-80).
 
+use fairtrial_exec::{DEFAULT_LEVEL, Level};
 use fairtrial_tests::{Process, Shell, note, wait_until};
 use rustix::process::{Signal, kill_process_group};
 use serde_json::{Value as Json, json};
@@ -52,8 +53,13 @@ Terms:
       --timeout <TIME>
           Longest run, as in `5s`, `250ms`, `2m`
 
-      --sandbox <LEVEL>
-          Isolation: none, limits or strict
+      --sandbox <LEVEL[,KEY=VALUE]>
+          Isolation: none, limits or strict, and options, as in `strict,network=loopback,read=/data`
+
+          Options, of which read, write, devices and cpus may be repeated: on_missing=fail|degrade,
+          network=none|loopback|host, read=PATH, write=PATH, scratch_bytes=SIZE|none,
+          scratch_inodes=N|none, address_space=SIZE, devices=nvidia, cpus=N or cpus=N-N.
+          FAIRTRIAL_SANDBOX replaces the default.
 
       --env <NAME=VALUE>
           Environment variable; may be repeated
@@ -66,22 +72,22 @@ Terms:
 
 Limits:
       --memory <SIZE>
-          Memory, as in `512M`, `2G`
+          Memory, as in `512M`, or `none` [default above level none: 80 % of what there is]
 
       --cpu <TIME>
-          Processor time, as in `2s`
+          Processor time, as in `2s`, or `none`
 
       --processes <N>
-          Processes and threads
+          Processes and threads, or `none` [default above level none: 512]
 
       --open-files <N>
-          Open files per process
+          Open files per process, or `none` [default above level none: 1024]
 
       --file-size <SIZE>
-          Size of a file, and of the value
+          Size of a file, and of the value, or `none` [default above level none: 1G]
 
       --output <SIZE>
-          Output on both streams together [default: 64M]
+          Output on both streams together, or `none` [default: 64M]
 
 Examples:
   fairtrial exec solve.py --function solve --args '[3]' --timeout 5s
@@ -92,7 +98,9 @@ Examples:
 #[test]
 fn the_help_says_how_to_use_it() {
     let shown = Shell::new().fairtrial(["exec", "--help"]).run();
-    assert_eq!((shown.code, &*shown.stdout), (Some(0), HELP));
+    // An empty line within an option's text is indented.
+    let text = shown.stdout.replace("\n          \n", "\n\n");
+    assert_eq!((shown.code, &*text), (Some(0), HELP));
     assert_eq!(shown.stderr, "");
 }
 
@@ -199,7 +207,7 @@ fn bad_usage_is_one_line_and_starts_nothing() {
     shell.write("latin.py", "");
     std::fs::write(shell.path().join("latin.py"), b"# \xe9\n").unwrap();
     let f = ["a.py", "--function", "f"];
-    let table: [(&[&str], &str); 13] = [
+    let table: [(&[&str], &str); 15] = [
         (
             &["b.py", "--function", "f"],
             "b.py: cannot read it: No such file or directory (give the path of a Python file)",
@@ -243,6 +251,14 @@ fn bad_usage_is_one_line_and_starts_nothing() {
         (
             &[f[0], f[1], f[2], "--sandbox", "strict"],
             "--sandbox: level `strict` is not available in this version; use `none`",
+        ),
+        (
+            &[f[0], f[1], f[2], "--sandbox", "limits,network=none"],
+            "--sandbox: `network`: level `limits` cannot do that; use `strict`, or leave it out",
+        ),
+        (
+            &[f[0], f[1], f[2], "--sandbox", "strict,raed=/"],
+            "--sandbox: unknown key `raed` (did you mean `read`?)",
         ),
         (
             &[f[0], f[1], f[2], "--tmeout", "5s"],
@@ -332,6 +348,55 @@ fn every_verdict_but_ok_exits_3() {
     shell.assert_nothing_left();
 }
 
+/// SB-14, SB-15: the variable replaces a default, never an explicit choice; what is wrong with it is a usage error.
+#[test]
+fn a_sandbox_that_the_environment_asks_for_is_the_default() {
+    let shell = Shell::new();
+    let table = [
+        (
+            "jail",
+            "unknown level `jail`; the levels are `none`, `limits` and `strict`",
+        ),
+        ("none,raed=/", "unknown key `raed` (did you mean `read`?)"),
+        (
+            "none,write=here",
+            "`write`: level `none` cannot do that; use `limits`, or leave it out",
+        ),
+    ];
+    shell.write(
+        "calls.jsonl",
+        "{\"argv\": [\"touch\", \"started\"], \"cwd\": \".\"}\n",
+    );
+    let silent: [&[&str]; 2] = [
+        &["exec", "--cwd", ".", "--", "touch", "started"],
+        &["batch", "calls.jsonl"],
+    ];
+    for (value, problem) in table {
+        for words in silent {
+            let run = shell
+                .fairtrial(words.iter().copied())
+                .env("FAIRTRIAL_SANDBOX", value)
+                .run();
+            assert_eq!(run.stderr, format!("FAIRTRIAL_SANDBOX: {problem}\n"));
+            assert_eq!((run.code, &*run.stdout), (Some(2), ""), "{value}");
+        }
+        let explicit = shell
+            .fairtrial(["exec", "--sandbox", "none", "--", "true"])
+            .env("FAIRTRIAL_SANDBOX", value)
+            .run();
+        assert_eq!((explicit.code, &*explicit.stderr), (Some(0), ""));
+    }
+    assert!(!shell.path().join("started").exists());
+    for (variable, requested) in [("none,on_missing=fail", Level::None), (" ", DEFAULT_LEVEL)] {
+        let run = shell
+            .fairtrial(["exec", "--json", "--", "true"])
+            .env("FAIRTRIAL_SANDBOX", variable)
+            .run();
+        let outcome: Json = serde_json::from_str(&run.stdout).unwrap();
+        assert_eq!(outcome["in_force"]["requested"], requested.to_string());
+    }
+}
+
 /// EX-98: an engine that cannot work is 1, and says what stood in the way.
 #[test]
 fn an_engine_error_exits_1() {
@@ -352,13 +417,6 @@ fn an_engine_error_exits_1() {
             "FAIRTRIAL_MAX_WORKERS",
             "many".into(),
             "bad configuration: `FAIRTRIAL_MAX_WORKERS`: `many` is not a whole number above 0"
-                .into(),
-        ),
-        (
-            "FAIRTRIAL_SANDBOX",
-            "jail".into(),
-            "bad configuration: `FAIRTRIAL_SANDBOX`: unknown level `jail`; the levels are `none`, \
-             `limits` and `strict`"
                 .into(),
         ),
     ];

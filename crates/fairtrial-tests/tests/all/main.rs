@@ -21,6 +21,7 @@ mod metrics;
 mod output;
 mod process;
 mod results;
+mod sandbox;
 mod shutdown;
 mod streams;
 mod surroundings;

@@ -126,7 +126,7 @@ impl Story {
 }
 
 fn line(number: u64, text: &str) -> Line {
-    let mut calls = CallReader::new("/".into(), Level::None);
+    let mut calls = CallReader::new("/".into(), None);
     let (id, call) = calls.read(text, number);
     Line {
         number,

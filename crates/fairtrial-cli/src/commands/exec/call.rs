@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use fairtrial_exec::{Call, CommandWork, InvalidCall, PythonTerms, SourceWork, Work, value};
+use fairtrial_exec::{
+    Call, CommandWork, InvalidCall, PythonTerms, Resource, Sandbox, SourceWork, Work, value,
+};
 use serde_json::Value as Json;
 
-use crate::args::{ExecArgs, PythonArgs};
+use crate::args::{Cap, ExecArgs, PythonArgs};
 use crate::call_json::{is_of_kwargs, read_source, resolve_python};
 use crate::engine;
 use crate::failure::Failure;
@@ -19,12 +21,7 @@ pub(super) fn from_args(args: &ExecArgs, base: &Path) -> Result<Call, Failure> {
         command_work(args)?
     });
     set_terms(&mut call, args, base)?;
-    call.validate().map_err(|invalid| {
-        if invalid.field == "sandbox" && args.terms.sandbox.is_none() {
-            return Failure::usage("FAIRTRIAL_SANDBOX", &invalid.problem);
-        }
-        usage(&invalid)
-    })?;
+    call.validate().map_err(|invalid| usage(&invalid))?;
     Ok(call)
 }
 
@@ -131,19 +128,27 @@ fn command_work(args: &ExecArgs) -> Result<Work, Failure> {
 fn set_terms(call: &mut Call, args: &ExecArgs, base: &Path) -> Result<(), Failure> {
     let (terms, limits) = (&args.terms, &args.limits);
     call.timeout = terms.timeout;
-    call.sandbox = match terms.sandbox {
-        Some(level) => level,
-        None => engine::default_sandbox()?,
-    };
+    if let Some(sandbox) = &terms.sandbox {
+        call.sandbox = sandbox.clone();
+        call.sandbox.resolve(base);
+    } else if let Some(sandbox) = engine::default_sandbox()? {
+        call.sandbox = sandbox;
+    }
     let variables = terms.env.iter().cloned();
     call.env = variables.map(|(name, value)| (name, Some(value))).collect();
     call.cwd = terms.cwd.as_ref().map(|dir| base.join(dir));
-    call.limits.memory_bytes = limits.memory;
-    call.limits.cpu = limits.cpu;
-    call.limits.processes = limits.processes;
-    call.limits.open_files = limits.open_files;
-    call.limits.file_bytes = limits.file_size;
-    call.limits.output_bytes = limits.output.or(call.limits.output_bytes);
+    call.limits.cpu = limits.cpu.and_then(|cap| cap.0);
+    for (resource, cap) in [
+        (Resource::Memory, limits.memory),
+        (Resource::Processes, limits.processes),
+        (Resource::OpenFiles, limits.open_files),
+        (Resource::FileSize, limits.file_size),
+        (Resource::Output, limits.output),
+    ] {
+        if let Some(Cap(limit)) = cap {
+            call.limits.set(resource, limit);
+        }
+    }
     let passed_through = matches!(call.work, Work::Command(_)) && !args.json;
     if let Some(bytes) = terms.capture {
         call.capture_bytes = bytes;
@@ -157,6 +162,9 @@ fn set_terms(call: &mut Call, args: &ExecArgs, base: &Path) -> Result<(), Failur
 fn usage(invalid: &InvalidCall) -> Failure {
     let option = match invalid.field.split('.').next_back().unwrap_or_default() {
         _ if invalid.field.starts_with("env.") => "--env",
+        _ if invalid.field.starts_with("sandbox") => {
+            return Failure::usage("--sandbox", Sandbox::worded(invalid));
+        }
         "timeout_s" => "--timeout",
         "memory_bytes" => "--memory",
         "cpu_s" => "--cpu",
@@ -164,7 +172,6 @@ fn usage(invalid: &InvalidCall) -> Failure {
         "open_files" => "--open-files",
         "file_bytes" => "--file-size",
         "output_bytes" => "--output",
-        "sandbox" => "--sandbox",
         "cwd" => "--cwd",
         "python" => "--python",
         "preload" => "--preload",
@@ -180,6 +187,7 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
     use clap::Parser;
+    use fairtrial_exec::{DEFAULT_LEVEL, Level, OnMissing};
     use serde_json::json;
     use std::time::Duration;
 
@@ -201,7 +209,7 @@ mod tests {
         let file = dir.path().join("a.py");
         std::fs::write(&file, "def f(): pass\n").unwrap();
         let file = file.to_str().unwrap();
-        let table: [(&[&str], &str); 12] = [
+        let table: [(&[&str], &str); 14] = [
             (
                 &[],
                 "fairtrial: nothing to run (give FILE.py, or a command after `--`)",
@@ -243,6 +251,20 @@ mod tests {
             (
                 &[file, "--function", "f", "--sandbox", "strict"],
                 "--sandbox: level `strict` is not available in this version; use `none`",
+            ),
+            (
+                &["--sandbox", "limits,network=none", "--", "true"],
+                "--sandbox: `network`: level `limits` cannot do that; use `strict`, or leave it out",
+            ),
+            (
+                &[
+                    "--sandbox",
+                    "strict,devices=nvidia,address_space=4G",
+                    "--",
+                    "true",
+                ],
+                "--sandbox: `address_space`: does not go with device `nvidia`, whose driver reserves far more than it \
+                 uses; leave one of them out",
             ),
             (
                 &["--preload", "numpy", "--", "true"],
@@ -307,6 +329,31 @@ mod tests {
         wanted.capture_bytes = 7;
         let words: Vec<_> = words.split_whitespace().collect();
         assert_eq!(parsed(&words), Ok(wanted));
+    }
+
+    /// SB-14, SB-15
+    #[test]
+    fn a_sandbox_is_the_calls_own_and_else_the_default() {
+        let sandbox = |words: &[&str]| parsed(words).map(|call| call.sandbox);
+        assert_eq!(sandbox(&["--", "true"]), Ok(Sandbox::new(DEFAULT_LEVEL)));
+        let mut wanted = Sandbox::new(Level::None);
+        wanted.on_missing = OnMissing::Fail;
+        let words = ["--sandbox", "none,on_missing=fail", "--", "true"];
+        assert_eq!(sandbox(&words), Ok(wanted));
+    }
+
+    /// SB-16
+    #[test]
+    fn a_limit_can_be_lifted() {
+        let words = "--memory none --cpu none --processes 3 --file-size none --output none -- true";
+        let words: Vec<_> = words.split(' ').collect();
+        let limits = parsed(&words).unwrap().limits;
+        let lifted = [Resource::Memory, Resource::FileSize, Resource::Output];
+        assert_eq!(limits.lifted, lifted.into());
+        let filled = limits.filled(Level::Limits, 10 << 30, None);
+        assert_eq!((filled.memory_bytes, filled.cpu), (None, None));
+        assert_eq!((filled.file_bytes, filled.output_bytes), (None, None));
+        assert_eq!((filled.processes, filled.open_files), (Some(3), Some(1024)));
     }
 
     /// EX-98

@@ -10,18 +10,13 @@ from os import _exit, close, getpid, writev
 from os import read as _read
 from os import urandom as _urandom
 from struct import Struct as _Struct
-from struct import pack as _pack
 from struct import unpack_from as _unpack_from
 from time import process_time_ns as _process_time_ns
 
 _U32 = _Struct("<I")
-_SIZE = _Struct("<Q")
 _KIND_AND_SIZE = _Struct("<BQ")
-_PICKLE_HEAD = _Struct("<QQ")
 _USAGE = _Struct("<QQ")
 _IOV_MAX = 1024
-_BUFFER_ALIGNMENT = 64
-_BY_VALUE = 1 << 63
 _TICK_NS = 10_000_000
 _getrusage, _RUSAGE_SELF = _resource.getrusage, _resource.RUSAGE_SELF
 
@@ -116,6 +111,15 @@ class Worker:
             numpy_random.seed(list(_unpack_from("<4I", _urandom(16))))
         if self.host:
             self.after_import.act("multiprocessing.process", self.adopt, lasting=True)
+
+    def confine(self, plan, descriptors):
+        """Before any code of a call. If it cannot be, the first call tells."""
+        try:
+            run_plan(plan, descriptors)
+        except SetupFailed as error:
+            self.unmet = error
+        for descriptor in descriptors:
+            close(descriptor)
 
     def adopt(self, process):
         """In `multiprocessing`'s eyes a worker is not the main process (PY-29), but one of its host's."""
@@ -451,64 +455,6 @@ class Worker:
         self.channel.send(FILED, generation, _KIND_AND_SIZE.pack(kind, size))
 
 
-class AfterImport:
-    """Acts on modules once they are loaded: now, if they are, or when the candidate imports them."""
-
-    def __init__(self):
-        self.actions = {}
-        self.lasting = {}  # those that wait beyond the present call
-        self.placed = False
-
-    def act(self, name, action, lasting=False):
-        module = _modules.get(name)
-        if module is not None:
-            action(module)
-            return
-        (self.lasting if lasting else self.actions)[name] = action
-        if self not in _sys.meta_path:
-            _sys.meta_path.insert(0, self)
-        self.placed = True
-
-    def clear(self):
-        if self.placed:
-            self.actions.clear()
-            if not self.lasting:
-                self.placed = False
-                if self in _sys.meta_path:
-                    _sys.meta_path.remove(self)
-
-    def find_spec(self, name, path=None, target=None):
-        action = self.actions.pop(name, None) or self.lasting.pop(name, None)
-        if action is None:
-            return None
-        for finder in _sys.meta_path:
-            find_spec = None if finder is self else getattr(finder, "find_spec", None)
-            spec = find_spec(name, path, target) if find_spec else None
-            if spec is not None:
-                if hasattr(spec.loader, "exec_module"):
-                    spec.loader = _ActingLoader(spec, action)
-                return spec
-        return None
-
-
-class _ActingLoader:
-    """Stands in for a loader during one import."""
-
-    def __init__(self, spec, action):
-        self.spec, self.loader, self.action = spec, spec.loader, action
-
-    def __getattr__(self, name):
-        return getattr(self.loader, name)
-
-    def create_module(self, spec):
-        return self.loader.create_module(spec)
-
-    def exec_module(self, module):
-        self.spec.loader = module.__loader__ = self.loader
-        self.loader.exec_module(module)
-        self.action(module)
-
-
 def _find_function(names, name, filename):
     missing = object()
     found = names.get(name, missing)
@@ -562,74 +508,6 @@ def _split_time(total_ns):
 
 def _nbytes(chunk):
     return len(chunk) if type(chunk) is bytes else memoryview(chunk).nbytes
-
-
-def _split_pickle(body):
-    """The pickle, its out-of-band buffers, and the pickle of a function that goes by value: all views."""
-    length, count = _PICKLE_HEAD.unpack_from(body)
-    at, by_value = 16, None
-    if count & _BY_VALUE:
-        count ^= _BY_VALUE
-        at = 24 + _SIZE.unpack_from(body, 16)[0]
-        by_value = body[24:at]
-    if not count:
-        return body[at : at + length], None, by_value
-    if body.readonly:
-        body = memoryview(bytearray(body))  # arrays made from it are to be writable
-    sizes = _unpack_from("<%dQ" % count, body, at)
-    at += 8 * count
-    pickle = body[at : at + length]
-    at += length
-    buffers = []
-    for size in sizes:
-        at += -at % _BUFFER_ALIGNMENT
-        buffers.append(body[at : at + size])
-        at += size
-    return pickle, buffers, by_value
-
-
-def encode_pickle(value):
-    """Chunks of a pickle payload: small parts by value, large buffers as they are, out of band."""
-    buffers = []
-    pickle = _dumps(value, buffers.append)
-    if not buffers:
-        head = _PICKLE_HEAD.pack(len(pickle), 0)
-        return [head + pickle] if len(pickle) < 65536 else [head, pickle]
-    raws = [buffer.raw() for buffer in buffers]
-    sizes = [raw.nbytes for raw in raws]
-    chunks = [_PICKLE_HEAD.pack(len(pickle), len(sizes)) + _pack("<%dQ" % len(sizes), *sizes), pickle]
-    at = 16 + 8 * len(sizes) + len(pickle)
-    for raw in raws:
-        pad = -at % _BUFFER_ALIGNMENT
-        if pad:
-            chunks.append(bytes(pad))
-        chunks.append(raw)
-        at += pad + raw.nbytes
-    return chunks
-
-
-_pickle_functions = {}
-
-
-def _load_pickle():
-    import _pickle
-
-    _pickle_functions.update(loads=_pickle.loads, dumps=_pickle.dumps)
-
-
-def _dumps(value, buffer_callback=None):
-    if not _pickle_functions:
-        _load_pickle()
-    try:
-        return _pickle_functions["dumps"](value, 5, buffer_callback=buffer_callback)
-    except Exception:
-        # What lives in the caller's `__main__` came by value, and goes back so.
-        cloudpickle = _modules.get("cloudpickle")
-        if cloudpickle is None:
-            raise
-    if buffer_callback:
-        buffer_callback.__self__.clear()
-    return cloudpickle.dumps(value, 5, buffer_callback=buffer_callback)
 
 
 def _write_chunks(descriptor, chunks):

@@ -1,5 +1,5 @@
 # The zygote: preloads, then forks workers; runs no candidate code. Last of the parts of the shim, which the engine
-# sends as one source: _codec.py, _report.py, _restore.py, _frames.py, _fork.py, _worker.py, _shim.py.
+# sends as one source.
 import _socket
 import errno as _errno
 import faulthandler as _faulthandler
@@ -48,18 +48,27 @@ def serve(engine, launcher):
     worker = Worker(configure.get("signal"), id_address, host, configure.get("authkey"))
     _os.write(launcher, _NUMBER_AND_PID.pack(0, getpid()))
     version = "%d.%d.%d" % _sys.version_info[:3]
-    ready = {"version": version, "threads": threads, "pid": getpid()}
+    ready = {"version": version, "threads": threads, "pid": getpid(), "paths": _places()}
     _write_all(engine, _framed(READY, 0, encode(ready)))
-    descriptors = _fork_workers(_socket.socket(fileno=launcher), Forker())
-    if descriptors is None:
+    forked = _fork_workers(_socket.socket(fileno=launcher), Forker())
+    if forked is None:
         _exit(0)
     try:
         close(engine)
         close(launcher)
-        worker.begin(*descriptors)
+        plan, descriptors = forked
+        worker.begin(*descriptors[:3])
+        if plan:
+            worker.confine(plan, descriptors[3:])
     except BaseException:
         _exit(_BROKEN)  # and not back into the zygote's own code
     worker.serve()
+
+
+def _places():
+    """Where this interpreter finds itself and its packages."""
+    places = {_sys.prefix, _sys.base_prefix, _sys.exec_prefix, _sys.base_exec_prefix, *_sys.path}
+    return sorted(place for place in places if type(place) is str and place.startswith("/"))
 
 
 def _read_frame(descriptor):
@@ -85,13 +94,13 @@ def _write_all(descriptor, data):
 
 
 def _fork_workers(launcher, forker):
-    """Serves requests. Returns None at the end, and in each worker its three descriptors."""
+    """Serves requests. Returns None at the end, and in each worker what confines it and its descriptors."""
     _gc.collect()
     _gc.freeze()
     launcher.settimeout(0.05)
     while True:
         try:
-            request, ancillary, _, _ = launcher.recvmsg(64, _DESCRIPTOR_SPACE, _CLOEXEC)
+            request, ancillary, _, _ = launcher.recvmsg(65536, _DESCRIPTOR_SPACE, _CLOEXEC)
         except OSError as error:
             if error.errno not in (None, _errno.EAGAIN):
                 return None
@@ -105,11 +114,14 @@ def _fork_workers(launcher, forker):
             return None
         descriptors = _descriptors_in(ancillary)
         number = _U32.unpack(request[:4])[0]
-        pid = forker.fork() if len(descriptors) == 3 else -_errno.EBADMSG
+        if len(descriptors) < 3:
+            pid = -_errno.EBADMSG
+        else:
+            pid = forker.fork(descriptors[request[4]] if request[4] else None)
         if pid == 0:
             launcher.detach()
             _become_worker(forker.parent)
-            return descriptors
+            return request[5:], descriptors
         for descriptor in descriptors:
             close(descriptor)
         launcher.send(_NUMBER_AND_PID.pack(number, pid))

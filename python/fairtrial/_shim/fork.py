@@ -18,6 +18,7 @@ _libc = _ctypes.PyDLL(None, use_errno=True) if _ctypes else None
 _memmove = _ctypes.memmove if _ctypes else None
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_GET_TID_ADDRESS = 1, 36, 40
 _CLONE_PARENT, _CLONE_CHILD_CLEARTID, _CLONE_CHILD_SETTID = 0x8000, 0x200000, 0x1000000
+_CLONE_NEWPID = 0x20000000
 _SYS_CLONE3 = 435
 # Number of `clone`, and whether the TLS argument comes before the child's tid address.
 _SYS_CLONE = {"x86_64": (56, False), "aarch64": (220, True)}
@@ -40,8 +41,10 @@ class Forker:
         self.ways = [self._clone3, self._clone] if self.tid_address else []
         self.parent = getppid()
 
-    def fork(self):
-        """The worker's pid; 0 in the worker; a negative errno."""
+    def fork(self, init=None):
+        """The worker's pid; 0 in the worker; a negative errno. Born in the namespace of processes of `init`, if any."""
+        if init is not None and _libc.setns(init, _CLONE_NEWPID) < 0:
+            return -_ctypes.get_errno()
         while self.ways:
             _ctypes.pythonapi.PyOS_BeforeFork()
             pid = self.ways[0]()
@@ -157,6 +160,44 @@ def _unbuffer_c_stdout():
 def _become_worker(parent):
     _os.setsid()
     _prctl(_PR_SET_PDEATHSIG, _SIGKILL)
-    if getppid() != parent:
+    if getppid() not in (parent, 0):  # 0: in a namespace of its own, where it dies with the init
         _exit(0)  # the launcher died before the line above
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+_PLAN_HEAD = _Struct("<III")
+_PLAN_CALL = _Struct("<IIBB6B6Q")
+_NOWHERE = (1 << 32) - 1
+_PLAN_POINTER = _Struct("<II")
+
+
+def run_plan(text, descriptors):
+    """Issues the system calls that the launcher prepared (plan.rs): what confines this process is its business."""
+    if not _libc:
+        raise SetupFailed("cannot confine a worker: this interpreter has no `ctypes`")
+    calls, pointers, size = _PLAN_HEAD.unpack_from(text)
+    at = _PLAN_HEAD.size
+    pointers_at = at + calls * _PLAN_CALL.size
+    memory_at = pointers_at + pointers * _PLAN_POINTER.size
+    memory = _ctypes.create_string_buffer(text[memory_at : memory_at + size], max(size, 1))
+    base = _ctypes.addressof(memory)
+    for place, to in _PLAN_POINTER.iter_unpack(text[pointers_at:memory_at]):
+        _ctypes.c_uint64.from_address(base + place).value = base + to
+    call = _ctypes.PyDLL(None, use_errno=True).syscall
+    call.argtypes, call.restype = [_ctypes.c_long] * 7, _ctypes.c_long
+    for number, result_to, step, optional, *arguments in _PLAN_CALL.iter_unpack(text[at:pointers_at]):
+        values = []
+        for kind, value in zip(arguments[:6], arguments[6:]):
+            if kind == 1:
+                value += base
+            elif kind == 2:
+                value = descriptors[value]
+            elif kind == 3:
+                value = _ctypes.c_int32.from_address(base + value).value
+            values.append(value - (1 << 64) if value >> 63 == 1 else value)
+        result = call(number, *values)
+        if result < 0 and not optional:
+            name = text[memory_at + size :].split(b"\0")[step].decode()
+            raise SetupFailed("cannot confine it: %s: %s" % (name, _os.strerror(_ctypes.get_errno())))
+        if result_to != _NOWHERE:
+            _ctypes.c_int32.from_address(base + result_to).value = result

@@ -1,0 +1,190 @@
+//! From what is to confine a task to the system calls that bring it about.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+
+use super::landlock;
+use super::plan::{Arg, Plan};
+use super::seccomp::{self, Internet};
+use crate::protocol::launcher::{Confine, Network, Step, World};
+
+const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+const KEYCTL_JOIN_SESSION_KEYRING: u64 = 1;
+
+/// What the launcher adds to what it is asked for.
+#[derive(Debug, Default)]
+pub struct Means {
+    /// The files through which a process enters its cgroups.
+    pub joins: Vec<OwnedFd>,
+    /// The init that holds its namespaces: a way in, and what tells that all is mounted.
+    pub init: Option<(OwnedFd, OwnedFd)>,
+    /// Its own user.
+    pub user: Option<u32>,
+}
+
+/// The plan for a task.
+pub fn plan(confine: &Confine, means: Means) -> io::Result<Plan> {
+    let mut plan = Plan::default();
+    for join in means.joins {
+        let (join, itself) = (plan.descriptor(join), plan.bytes(b"0"));
+        plan.call(Step::Leaf, libc::SYS_write, &[join, itself, Arg::Value(1)]);
+    }
+    if confine.oom_score != 0 {
+        be_dumpable(&mut plan);
+        let score = confine.oom_score.to_string();
+        plan.write(
+            Step::OomScore,
+            b"/proc/self/oom_score_adj",
+            score.as_bytes(),
+        );
+    }
+    if let (Some((init, ready)), Some(world)) = (means.init, &confine.world) {
+        let (init, ready) = (plan.descriptor(init), plan.descriptor(ready));
+        plan.lead_in(init);
+        let byte = plan.bytes(&[0]);
+        plan.call(Step::Mounts, libc::SYS_read, &[ready, byte, Arg::Value(1)]);
+        let network = match world.network {
+            Network::Host => 0,
+            Network::None | Network::Loopback => libc::CLONE_NEWNET,
+        };
+        let kinds = Arg::Value((ENTERED | network) as u64);
+        plan.call(Step::Namespaces, libc::SYS_setns, &[init, kinds]);
+    }
+    plan.call(Step::Privileges, libc::SYS_umask, &[Arg::Value(0o077)]);
+    for (resource, value) in &confine.rlimits {
+        let limit = plan.bytes(&[value.to_ne_bytes(), value.to_ne_bytes()].concat());
+        let arguments = [Arg::Value(0), Arg::Value(u64::from(*resource)), limit];
+        plan.call(Step::Rlimits, libc::SYS_prlimit64, &arguments);
+    }
+    if !confine.cpus.is_empty() {
+        let mask = plan.bytes(&cpu_mask(&confine.cpus));
+        let arguments = [Arg::Value(0), Arg::Value(CPU_MASK_BYTES as u64), mask];
+        plan.call(Step::Affinity, libc::SYS_sched_setaffinity, &arguments);
+    }
+    // Not in every container; what it guards against is then guarded against by the container itself.
+    let join = [Arg::Value(KEYCTL_JOIN_SESSION_KEYRING), Arg::Value(0)];
+    plan.try_call(Step::Keyring, libc::SYS_keyctl, &join);
+    give_up_privileges(&mut plan, means.user);
+    if let Some(writable) = &confine.writable {
+        landlock::restrict(&mut plan, landlock::abi()?, writable);
+    }
+    if let Some(world) = &confine.world {
+        install_filter(&mut plan, world);
+    }
+    Ok(plan)
+}
+
+/// The namespaces that a process enters by an init's handle, but for the network's.
+const ENTERED: libc::c_int = libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+
+/// The plan of a zygote that forks `strict` workers: privileges in that namespace alone, kept through exec.
+#[must_use]
+pub fn nesting_plan(users: OwnedFd) -> Plan {
+    const ALL: [u8; 4] = [0xff; 4];
+    let mut plan = Plan::default();
+    let users = plan.descriptor(users);
+    plan.try_call(
+        Step::Privileges,
+        libc::SYS_setgroups,
+        &[Arg::Value(0), Arg::Value(0)],
+    );
+    let kind = Arg::Value(libc::CLONE_NEWUSER as u64);
+    plan.call(Step::Namespaces, libc::SYS_setns, &[users, kind]);
+    let header = plan.bytes(&[CAPABILITY_VERSION_3.to_ne_bytes(), [0; 4]].concat());
+    // Effective, permitted and inheritable, the low halves and then the high ones.
+    let high = (2_u64.pow(u32::try_from(last_capability()).unwrap_or(40) - 31) - 1) as u32;
+    let high = high.to_ne_bytes();
+    let all = plan.bytes(&[ALL, ALL, ALL, high, high, high].concat());
+    plan.call(Step::Privileges, libc::SYS_capset, &[header, all]);
+    for capability in 0..=last_capability() {
+        let arguments = [
+            Arg::Value(libc::PR_CAP_AMBIENT as u64),
+            Arg::Value(libc::PR_CAP_AMBIENT_RAISE as u64),
+            Arg::Value(capability),
+        ];
+        plan.call(Step::Privileges, libc::SYS_prctl, &arguments);
+    }
+    plan.call(Step::DeathSignal, libc::SYS_prctl, &DIE_WITH_PARENT);
+    plan
+}
+
+const DIE_WITH_PARENT: [Arg; 2] = [
+    Arg::Value(libc::PR_SET_PDEATHSIG as u64),
+    Arg::Value(libc::SIGKILL as u64),
+];
+
+/// Its own entries in `/proc` are then its own, not root's.
+fn be_dumpable(plan: &mut Plan) {
+    let arguments = [Arg::Value(libc::PR_SET_DUMPABLE as u64), Arg::Value(1)];
+    plan.call(Step::Privileges, libc::SYS_prctl, &arguments);
+}
+
+/// Another user, empty capability sets, and no way back by executing a program.
+fn give_up_privileges(plan: &mut Plan, user: Option<u32>) {
+    const STEP: Step = Step::Privileges;
+    for capability in 0..=last_capability() {
+        let arguments = [
+            Arg::Value(libc::PR_CAPBSET_DROP as u64),
+            Arg::Value(capability),
+        ];
+        // Who may not drop one cannot gain one either, after the next lines.
+        plan.try_call(STEP, libc::SYS_prctl, &arguments);
+    }
+    if let Some(user) = user {
+        let user = [Arg::Value(u64::from(user)); 3];
+        plan.call(STEP, libc::SYS_setresgid, &user);
+        plan.call(STEP, libc::SYS_setresuid, &user);
+    }
+    let clear = [
+        Arg::Value(libc::PR_CAP_AMBIENT as u64),
+        Arg::Value(libc::PR_CAP_AMBIENT_CLEAR_ALL as u64),
+    ];
+    plan.call(STEP, libc::SYS_prctl, &clear);
+    let header = plan.bytes(&[CAPABILITY_VERSION_3.to_ne_bytes(), [0; 4]].concat());
+    let none = plan.bytes(&[0; 24]);
+    plan.call(STEP, libc::SYS_capset, &[header, none]);
+    let no_new = [Arg::Value(libc::PR_SET_NO_NEW_PRIVS as u64), Arg::Value(1)];
+    plan.call(STEP, libc::SYS_prctl, &no_new);
+    be_dumpable(plan);
+    // A change of credentials clears it.
+    plan.call(Step::DeathSignal, libc::SYS_prctl, &DIE_WITH_PARENT);
+}
+
+fn install_filter(plan: &mut Plan, world: &World) {
+    const SET_MODE_FILTER: u64 = 1;
+    let internet = match world.network {
+        Network::Host | Network::None | Network::Loopback => Internet::Namespaced,
+    };
+    let filter = seccomp::filter(internet);
+    let length = u16::try_from(filter.len() / 8).expect("a short program");
+    let program = plan.bytes(&filter);
+    // struct sock_fprog: the length, and after padding the address.
+    let head = plan.bytes(&[&length.to_ne_bytes()[..], &[0; 14]].concat());
+    plan.point(head, 8, program);
+    let arguments = [Arg::Value(SET_MODE_FILTER), Arg::Value(0), head];
+    plan.call(Step::Seccomp, libc::SYS_seccomp, &arguments);
+}
+
+const CPU_MASK_BYTES: usize = 128;
+
+fn cpu_mask(cpus: &[u32]) -> [u8; CPU_MASK_BYTES] {
+    let mut mask = [0; CPU_MASK_BYTES];
+    for cpu in cpus {
+        if let Some(byte) = mask.get_mut(*cpu as usize / 8) {
+            *byte |= 1 << (cpu % 8);
+        }
+    }
+    mask
+}
+
+/// The kernel's highest capability.
+fn last_capability() -> u64 {
+    static LAST: OnceLock<u64> = OnceLock::new();
+    *LAST.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/sys/kernel/cap_last_cap");
+        text.ok()
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(40)
+    })
+}

@@ -1,0 +1,165 @@
+//! What a confined process can still do, found out by trying. Runs in place of a program, under the real plan.
+
+use std::fmt::Write;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use super::clone::{clone, exit};
+
+/// What is tried, on whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct SelfTest {
+    /// A process of the host's that is nobody's business: the engine.
+    pub engine: u32,
+    /// A file that the host could read and change.
+    pub canary: Vec<u8>,
+    /// A port on the loopback interface where somebody listens.
+    pub port: u16,
+    /// What is to be used up, if anything: then nothing else is tried.
+    pub exhaust: Option<Exhaust>,
+}
+
+/// What a self-test uses up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Exhaust {
+    /// Memory, up to so many bytes.
+    Memory(u64),
+    /// Processes, up to so many.
+    Processes(u64),
+}
+
+/// Tries everything, tells on standard output line by line, and ends.
+pub(super) fn run(test: &SelfTest) -> ! {
+    match test.exhaust {
+        Some(Exhaust::Memory(bytes)) => use_memory(bytes),
+        Some(Exhaust::Processes(count)) => use_processes(count),
+        None => {
+            let mut report = String::new();
+            for (name, result) in attempts(test) {
+                let word = match &result {
+                    Ok(()) => "allowed",
+                    Err(_) => "denied",
+                };
+                writeln!(report, "{name} {word}").expect("a string takes all");
+            }
+            rustix::io::write(rustix::stdio::stdout(), report.as_bytes()).ok(); // what is missing was not denied
+        }
+    }
+    exit(0)
+}
+
+fn attempts(test: &SelfTest) -> Vec<(&'static str, io::Result<()>)> {
+    let engine = test.engine.cast_signed();
+    let canary = std::str::from_utf8(&test.canary).unwrap_or_default();
+    let open = |path: &str, write: bool| {
+        let file = std::fs::OpenOptions::new()
+            .read(!write)
+            .write(write)
+            .open(path)?;
+        // Whether it may be read is decided when it is read.
+        if write {
+            Ok(())
+        } else {
+            io::Read::read(&mut &file, &mut [0; 1]).map(|_| ())
+        }
+    };
+    vec![
+        ("connect", connect(test.port)),
+        (
+            "kill_engine",
+            result_of(|| {
+                // SAFETY: signal 0 only asks.
+                unsafe { libc::kill(engine, 0) }
+            }),
+        ),
+        ("read_memory", read_memory(engine)),
+        (
+            "read_environ",
+            open(&format!("/proc/{engine}/environ"), false),
+        ),
+        ("read_canary", open(canary, false)),
+        ("write_canary", open(canary, true)),
+        (
+            "unshare",
+            result_of(|| {
+                // SAFETY: takes a number; this process does nothing else afterwards that it could matter for.
+                unsafe { libc::unshare(libc::CLONE_NEWNS) }
+            }),
+        ),
+        (
+            "gain_nice",
+            result_of(|| {
+                // SAFETY: takes numbers.
+                unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -5) }
+            }),
+        ),
+        (
+            "keep_descriptor",
+            result_of(|| {
+                // SAFETY: asks about numbers only.
+                match (3..4096).any(|fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0) {
+                    true => 0,
+                    false => -1,
+                }
+            }),
+        ),
+    ]
+}
+
+fn result_of(call: impl FnOnce() -> i32) -> io::Result<()> {
+    match call() {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn connect(port: u16) -> io::Result<()> {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    TcpStream::connect_timeout(&address, Duration::from_secs(1)).map(|_| ())
+}
+
+fn read_memory(pid: i32) -> io::Result<()> {
+    let mut byte = 0_u8;
+    let local = libc::iovec {
+        iov_base: (&raw mut byte).cast(),
+        iov_len: 1,
+    };
+    // An address that is not there: who may look is told so, who may not is told that.
+    let remote = libc::iovec {
+        iov_base: std::ptr::without_provenance_mut(8),
+        iov_len: 1,
+    };
+    // SAFETY: the kernel writes at most one byte, to a live place.
+    let count =
+        unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    let error = io::Error::last_os_error();
+    if count >= 0 || error.raw_os_error() == Some(libc::EFAULT) {
+        Ok(())
+    } else {
+        Err(error)
+    }
+}
+
+fn use_memory(bytes: u64) {
+    const STEP: usize = 1 << 20;
+    let mut held = Vec::new();
+    for _ in 0..bytes / STEP as u64 {
+        held.push(std::hint::black_box(vec![1_u8; STEP]));
+    }
+}
+
+fn use_processes(count: u64) {
+    for _ in 0..count {
+        match clone(0) {
+            Ok(0) => loop {
+                // SAFETY: waits for a signal, which will be the one that ends it.
+                unsafe { libc::pause() };
+            },
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    // Whoever limits them has a moment to say so.
+    std::thread::sleep(Duration::from_millis(200));
+}

@@ -1,0 +1,77 @@
+//! The user namespace in which an engine's `strict` calls live: there, and only there, its launcher and zygotes have the
+//! privileges that mounts and namespaces take. The calls themselves have none.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use super::clone::{clone, exit};
+
+/// Such a namespace.
+#[derive(Debug)]
+pub struct UserNamespace {
+    file: OwnedFd,
+    /// Users of their own for calls: the first, and how many. None without privileges.
+    pub slots: Option<(u32, u32)>,
+}
+
+impl UserNamespace {
+    /// A new one. With privileges it has users from `base` on, so that no two calls have the same.
+    pub fn create(base: u32) -> io::Result<Self> {
+        let (ready, ready_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let (go, go_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let pid = clone(libc::CLONE_NEWUSER)?;
+        if pid == 0 {
+            drop(go_write);
+            // Otherwise its maps belong to root, whoever made it.
+            rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
+                .ok();
+            drop(ready_write);
+            rustix::io::read(&go, &mut [0; 1][..]).ok(); // its end says that the namespace has been taken
+            exit(0);
+        }
+        drop(ready_write);
+        rustix::io::read(&ready, &mut [0; 1][..])?;
+        let result = map_users(pid, base).and_then(|slots| {
+            let file = std::fs::File::open(format!("/proc/{pid}/ns/user"))?.into();
+            Ok(Self { file, slots })
+        });
+        drop(go_write);
+        waitpid(Pid::from_raw(pid), WaitOptions::empty())?;
+        result
+    }
+
+    /// Its file, to enter it by.
+    #[must_use]
+    pub fn file(&self) -> &OwnedFd {
+        &self.file
+    }
+
+    pub(super) fn raw(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+}
+
+/// Calls that run at once have a user each.
+const SLOTS: u32 = 4096;
+
+fn map_users(pid: i32, base: u32) -> io::Result<Option<(u32, u32)>> {
+    let write = |file: &str, text: &str| std::fs::write(format!("/proc/{pid}/{file}"), text);
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    if !uid.is_root() {
+        write("setgroups", "deny")?;
+        write("uid_map", &format!("{uid} {uid} 1"))?;
+        write("gid_map", &format!("{gid} {gid} 1"))?;
+        return Ok(None);
+    }
+    // In a container that has few users itself, one that is nobody's has to do for all calls.
+    for (base, count) in [(base, SLOTS), (65534, 1)] {
+        let map = format!("0 0 1\n{base} {base} {count}");
+        if write("uid_map", &map).is_ok() {
+            write("gid_map", &map)?;
+            return Ok(Some((base, count)));
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::EPERM))
+}

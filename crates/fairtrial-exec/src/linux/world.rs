@@ -1,0 +1,358 @@
+//! A world of a call's own: namespaces, made and held by a tiny init that dies with the launcher and takes all in them.
+//!
+//! The init mounts what the call is to see and then sleeps; its children are reaped by the kernel. The call's first
+//! process is a child of the launcher that enters afterwards, so that its end and usage are the launcher's to know.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::process::{DumpableBehavior, Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
+
+use super::clone::{clone, enter, exit};
+use super::plan::{Arg, Plan};
+use super::user_namespace::UserNamespace;
+use crate::protocol::launcher::{Bind, Network, Step, World};
+
+/// The new root is put together here: always there, and nothing of it is taken into the new root.
+const ROOT: &str = "/proc";
+
+const HERE: Arg = Arg::Value(libc::AT_FDCWD as u64);
+const ATTRIBUTE_RDONLY: u64 = 1;
+const ATTRIBUTE_NOSUID: u64 = 2;
+const ATTRIBUTE_NODEV: u64 = 4;
+
+/// Devices that every program expects.
+const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+
+/// A running init.
+#[derive(Debug)]
+pub struct Init {
+    /// Its process.
+    pub pid: i32,
+    /// Its handle, which is also the way in.
+    pub pidfd: OwnedFd,
+    /// Has a byte once all is mounted; ends without one if that failed.
+    pub ready: OwnedFd,
+}
+
+impl Init {
+    /// Ends it and all that is in its namespaces.
+    pub fn kill(&self) {
+        super::signals::send(&self.pidfd, libc::SIGKILL).ok(); // already gone is as good
+    }
+}
+
+/// By which a process learns that the launcher is gone: one end that only the launcher holds, and one to look at.
+#[derive(Debug)]
+pub struct Lifeline {
+    held: OwnedFd,
+    watched: OwnedFd,
+}
+
+impl Lifeline {
+    /// A new one.
+    pub fn new() -> io::Result<Self> {
+        let (watched, held) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        Ok(Self { held, watched })
+    }
+}
+
+/// Starts an init. Its failures are told through `ready`.
+pub fn start(
+    users: &UserNamespace,
+    world: &World,
+    user: Option<u32>,
+    lifeline: &Lifeline,
+) -> io::Result<Init> {
+    let mut plan = mounts(world, user);
+    plan.settle();
+    let (ready, ready_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let network = match world.network {
+        Network::Host => 0,
+        Network::None | Network::Loopback => libc::CLONE_NEWNET,
+    };
+    let namespaces =
+        libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | network;
+    let middle = clone(0)?;
+    if middle == 0 {
+        // A child of the launcher, not of this process: one that has children of its own would have to outlive them.
+        let init = enter(users.raw(), libc::CLONE_NEWUSER).and_then(|()| {
+            // From its birth on: otherwise nobody without privileges outside can enter. It took new credentials.
+            rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+            clone(namespaces | libc::CLONE_PARENT)
+        });
+        match init {
+            Ok(0) => {
+                // SAFETY: a copy of the launcher's own end, which this process must not hold.
+                unsafe { libc::close(lifeline.held.as_raw_fd()) };
+                be_init(plan, ready_write.as_raw_fd(), lifeline.watched.as_raw_fd())
+            }
+            Ok(pid) => {
+                rustix::io::write(&tell, &pid.to_ne_bytes()).ok(); // without it the launcher takes it as failed
+            }
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+                rustix::io::write(&tell, &(-errno).to_ne_bytes()).ok(); // likewise
+            }
+        }
+        exit(0);
+    }
+    drop((ready_write, tell));
+    let mut answer = [0; 4];
+    let read = rustix::io::read(&told, &mut answer);
+    waitpid(Pid::from_raw(middle), WaitOptions::empty())?;
+    let pid = match (read?, i32::from_ne_bytes(answer)) {
+        (4, pid @ 1..) => pid,
+        (4, errno) => return Err(io::Error::from_raw_os_error(-errno)),
+        _ => return Err(io::ErrorKind::UnexpectedEof.into()),
+    };
+    let handle = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(Init {
+        pid,
+        pidfd: pidfd_open(handle, PidfdFlags::empty())?,
+        ready,
+    })
+}
+
+fn be_init(mut plan: Plan, ready: RawFd, lifeline: RawFd) -> ! {
+    // SAFETY: plain system calls on numbers and live local memory.
+    unsafe {
+        libc::setsid();
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        // Nobody would tell of a launcher that was gone before that line.
+        if lifeline_is_cut(lifeline) {
+            exit(0);
+        }
+        for signal in 1..=64 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        libc::signal(libc::SIGCHLD, libc::SIG_IGN); // the kernel reaps
+        let mut none = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+        libc::dup2(ready, 0);
+        libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
+        if plan.run(&[]).is_err() {
+            let errno = io::Error::last_os_error().raw_os_error().unwrap_or(1);
+            exit(errno);
+        }
+        libc::write(0, b"r".as_ptr().cast(), 1);
+        libc::close(0);
+        loop {
+            libc::pause();
+        }
+    }
+}
+
+/// Whether the launcher, who alone holds the other end, is gone: `getppid` is 0 in a namespace of its own.
+fn lifeline_is_cut(lifeline: RawFd) -> bool {
+    let mut poll = libc::pollfd {
+        fd: lifeline,
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: one live structure, and no wait.
+    unsafe { libc::poll(&raw mut poll, 1, 0) > 0 }
+}
+
+/// The system calls that put a world together.
+fn mounts(world: &World, user: Option<u32>) -> Plan {
+    let mut build = Build::default();
+    let plan = &mut build.plan;
+    let private = Arg::Value(libc::MS_REC | libc::MS_PRIVATE);
+    let root = plan.text(b"/");
+    plan.call(STEP, libc::SYS_mount, &[NULL, root, NULL, private, NULL]);
+    build.tmpfs("/", "size=4m,nr_inodes=8k,mode=755");
+    for bind in &world.binds {
+        build.bind(bind);
+    }
+    build.directory(Path::new("/proc"));
+    let (kind, target) = (build.plan.text(b"proc"), build.inside("/proc"));
+    let flags = Arg::Value(libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC);
+    build
+        .plan
+        .call(STEP, libc::SYS_mount, &[kind, target, kind, flags, NULL]);
+    build.devices(world);
+    let owner = user.map_or_else(String::new, |user| format!(",uid={user},gid={user}"));
+    build.tmpfs(
+        "/dev/shm",
+        &format!(
+            "size={},nr_inodes={},mode=1777",
+            world.scratch_bytes, world.scratch_inodes
+        ),
+    );
+    let scratch = String::from_utf8_lossy(&world.scratch).into_owned();
+    build.directory(Path::new(&scratch));
+    build.tmpfs(
+        &scratch,
+        &format!(
+            "size={},nr_inodes={},mode=700{owner}",
+            world.scratch_bytes, world.scratch_inodes
+        ),
+    );
+    build.become_root();
+    if world.network == Network::Loopback {
+        raise_loopback(&mut build.plan);
+    }
+    build.plan
+}
+
+const STEP: Step = Step::Mounts;
+const NULL: Arg = Arg::Value(0);
+
+#[derive(Default)]
+struct Build {
+    plan: Plan,
+    made: BTreeSet<PathBuf>,
+}
+
+impl Build {
+    /// The name of a place in the new root while that is being put together.
+    fn inside(&mut self, path: impl AsRef<Path>) -> Arg {
+        let path = path.as_ref();
+        let path = path.strip_prefix("/").unwrap_or(path);
+        let path = Path::new(ROOT).join(path);
+        self.plan.text(path.as_os_str().as_encoded_bytes())
+    }
+
+    /// A directory and those above it.
+    fn directory(&mut self, path: &Path) {
+        let mut place = PathBuf::from("/");
+        for part in path.components() {
+            let Component::Normal(name) = part else {
+                continue;
+            };
+            place.push(name);
+            if self.made.insert(place.clone()) {
+                let name = self.inside(&place);
+                // It may be there by way of something that was bound.
+                let arguments = [HERE, name, Arg::Value(0o755)];
+                self.plan.try_call(STEP, libc::SYS_mkdirat, &arguments);
+            }
+        }
+    }
+
+    fn tmpfs(&mut self, path: &str, options: &str) {
+        let (kind, target) = (self.plan.text(b"tmpfs"), self.inside(path));
+        let options = self.plan.text(options.as_bytes());
+        let flags = Arg::Value(libc::MS_NOSUID | libc::MS_NODEV);
+        self.plan
+            .call(STEP, libc::SYS_mount, &[kind, target, kind, flags, options]);
+    }
+
+    /// A piece of the host: what is not there is not there inside either.
+    fn bind(&mut self, bind: &Bind) {
+        use std::os::unix::ffi::OsStrExt;
+        let path = Path::new(std::ffi::OsStr::from_bytes(&bind.path));
+        let Ok(kind) = std::fs::symlink_metadata(path).map(|found| found.file_type()) else {
+            return;
+        };
+        if let Some(above) = path.parent() {
+            self.directory(above);
+        }
+        let target = self.inside(path);
+        if kind.is_symlink() {
+            if let Ok(to) = std::fs::read_link(path) {
+                let to = self.plan.text(to.as_os_str().as_encoded_bytes());
+                self.plan
+                    .try_call(STEP, libc::SYS_symlinkat, &[to, HERE, target]);
+            }
+            return;
+        }
+        if kind.is_dir() {
+            self.directory(path);
+        } else {
+            self.empty_file(target);
+        }
+        let source = self.plan.text(&bind.path);
+        let flags = Arg::Value(libc::MS_BIND | libc::MS_REC);
+        self.plan
+            .call(STEP, libc::SYS_mount, &[source, target, NULL, flags, NULL]);
+        let mut attributes = ATTRIBUTE_NOSUID;
+        attributes |= if bind.writable { 0 } else { ATTRIBUTE_RDONLY };
+        attributes |= if bind.device { 0 } else { ATTRIBUTE_NODEV };
+        self.set_attributes(target, attributes, libc::AT_RECURSIVE);
+    }
+
+    fn empty_file(&mut self, target: Arg) {
+        let flags = Arg::Value((libc::O_CREAT | libc::O_WRONLY | libc::O_CLOEXEC) as u64);
+        self.plan.try_call(
+            STEP,
+            libc::SYS_openat,
+            &[HERE, target, flags, Arg::Value(0o644)],
+        );
+        let file = self.plan.keep();
+        self.plan.try_call(STEP, libc::SYS_close, &[file]);
+    }
+
+    fn set_attributes(&mut self, target: Arg, attributes: u64, flags: libc::c_int) {
+        // attr_set, attr_clr, propagation, userns_fd
+        let words = [attributes, 0, 0, 0].map(u64::to_ne_bytes).concat();
+        let attributes = self.plan.bytes(&words);
+        let arguments = [
+            HERE,
+            target,
+            Arg::Value(flags as u64),
+            attributes,
+            Arg::Value(32),
+        ];
+        self.plan.call(STEP, libc::SYS_mount_setattr, &arguments);
+    }
+
+    fn devices(&mut self, world: &World) {
+        let names = DEVICES
+            .iter()
+            .map(|name| format!("/dev/{name}").into_bytes());
+        for path in names.chain(world.devices.iter().cloned()) {
+            self.bind(&Bind {
+                path,
+                writable: true,
+                device: true,
+            });
+        }
+        self.directory(Path::new("/dev/shm"));
+        for (name, to) in [
+            ("fd", "/proc/self/fd"),
+            ("stdin", "/proc/self/fd/0"),
+            ("stdout", "/proc/self/fd/1"),
+            ("stderr", "/proc/self/fd/2"),
+        ] {
+            let (to, name) = (
+                self.plan.text(to.as_bytes()),
+                self.inside(format!("/dev/{name}")),
+            );
+            self.plan
+                .try_call(STEP, libc::SYS_symlinkat, &[to, HERE, name]);
+        }
+    }
+
+    /// The new root takes the place of the old one, which is let go.
+    fn become_root(&mut self) {
+        let (root, dot, slash) = (self.inside("/"), self.plan.text(b"."), self.plan.text(b"/"));
+        self.set_attributes(root, ATTRIBUTE_RDONLY | ATTRIBUTE_NOSUID, 0);
+        let plan = &mut self.plan;
+        plan.call(STEP, libc::SYS_chdir, &[root]);
+        plan.call(STEP, libc::SYS_pivot_root, &[dot, dot]);
+        let detach = Arg::Value(libc::MNT_DETACH as u64);
+        plan.call(STEP, libc::SYS_umount2, &[dot, detach]);
+        plan.call(STEP, libc::SYS_chdir, &[slash]);
+    }
+}
+
+fn raise_loopback(plan: &mut Plan) {
+    let family = Arg::Value(libc::AF_INET as u64);
+    let kind = Arg::Value((libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as u64);
+    plan.call(Step::Network, libc::SYS_socket, &[family, kind, NULL]);
+    let socket = plan.keep();
+    // struct ifreq: the name in sixteen bytes, then the flags.
+    let mut request = [0; 40];
+    request[..2].copy_from_slice(b"lo");
+    request[16..18].copy_from_slice(&(libc::IFF_UP as u16).to_ne_bytes());
+    let request = plan.bytes(&request);
+    let raise = Arg::Value(libc::SIOCSIFFLAGS);
+    plan.call(Step::Network, libc::SYS_ioctl, &[socket, raise, request]);
+    plan.call(Step::Network, libc::SYS_close, &[socket]);
+}

@@ -1,0 +1,188 @@
+//! What confines a call, from what it asks for. All of it is fixed when its process is made, so a worker that was made
+//! ahead serves only calls on its own terms.
+
+use std::path::{Path, PathBuf};
+
+use super::{Level, Network, Sandbox};
+use crate::call::{Call, Work};
+use crate::protocol::launcher::{self, Bind, Confine, LeafLimits, World};
+
+/// Added to a candidate's score when the host is short of memory: it goes before anybody else.
+const OOM_SCORE: i32 = 800;
+
+/// What of the host a `strict` call sees, besides its interpreter: programs and libraries, and of `/etc` what they need
+/// to find each other. Nothing that is anybody's secret.
+const SEEN: [&str; 24] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc/alternatives",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/magic",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/protocols",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/timezone",
+];
+
+/// The terms of a call above the level `none`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Terms {
+    sandbox: Sandbox,
+    memory_bytes: Option<u64>,
+    processes: Option<u64>,
+    cwd: Option<PathBuf>,
+    /// What it reads besides: its modules, its program.
+    reads: Vec<PathBuf>,
+}
+
+impl Terms {
+    /// None at the level `none`.
+    pub(crate) fn of(call: &Call) -> Option<Self> {
+        (call.sandbox.level != Level::None).then(|| Self {
+            sandbox: call.sandbox.clone(),
+            memory_bytes: call.limits.memory_bytes,
+            processes: call.limits.processes,
+            cwd: match call.work {
+                // The caller's own function works in the caller's own directory.
+                Work::Pickled(_) => std::env::current_dir().ok(),
+                _ => call.cwd.clone(),
+            },
+            reads: reads(call),
+        })
+    }
+
+    /// What the launcher is asked for. `scratch` is the only directory of the call's own; `paths` are where its
+    /// interpreter finds itself.
+    pub(crate) fn confine(&self, scratch: &Path, paths: &[PathBuf]) -> Confine {
+        let places = [Path::new("/dev/null"), Path::new("/dev/shm"), scratch];
+        let writable = places.into_iter().chain(self.cwd.as_deref());
+        let writable = writable.chain(self.sandbox.write.iter().map(PathBuf::as_path));
+        let mut rlimits = rlimits();
+        rlimits.extend(
+            self.sandbox
+                .address_space
+                .map(|bytes| (libc::RLIMIT_AS, bytes)),
+        );
+        let cpus = self.sandbox.cpus.iter().flatten();
+        Confine {
+            leaf: Some(LeafLimits {
+                memory_bytes: self.memory_bytes,
+                processes: self.processes,
+            }),
+            rlimits,
+            oom_score: OOM_SCORE,
+            writable: Some(writable.map(bytes).collect()),
+            cpus: cpus.filter_map(|cpu| u32::try_from(*cpu).ok()).collect(),
+            world: (self.sandbox.level == Level::Strict).then(|| self.world(scratch, paths)),
+        }
+    }
+
+    fn world(&self, scratch: &Path, paths: &[PathBuf]) -> World {
+        let seen = SEEN.iter().map(Path::new);
+        let seen = seen.chain(paths.iter().map(PathBuf::as_path));
+        let seen = seen.chain(self.reads.iter().map(PathBuf::as_path));
+        let seen = seen.chain(self.sandbox.read.iter().map(PathBuf::as_path));
+        let mut binds: Vec<Bind> = outermost(seen)
+            .into_iter()
+            .map(|path| bind(path, false))
+            .collect();
+        let writable = self.cwd.iter().chain(&self.sandbox.write);
+        binds.extend(writable.map(|path| bind(path, true)));
+        World {
+            binds,
+            devices: self.devices(),
+            scratch: bytes(scratch),
+            scratch_bytes: self.sandbox.scratch_bytes.unwrap_or(0), // 0 is no quota, to the kernel too
+            scratch_inodes: self.sandbox.scratch_inodes.unwrap_or(0),
+            network: match self.sandbox.network {
+                Network::None => launcher::Network::None,
+                Network::Loopback => launcher::Network::Loopback,
+                Network::Host => launcher::Network::Host,
+            },
+        }
+    }
+
+    /// The nodes of the devices asked for, as far as they are there.
+    fn devices(&self) -> Vec<Vec<u8>> {
+        if self.sandbox.devices.is_empty() {
+            return Vec::new();
+        }
+        let nodes = std::fs::read_dir("/dev").into_iter().flatten().flatten();
+        let nvidia = nodes.filter(|node| {
+            let name = node.file_name();
+            name.as_encoded_bytes().starts_with(b"nvidia")
+        });
+        nvidia.map(|node| bytes(&node.path())).collect()
+    }
+}
+
+/// Where a call's modules are, or the program that it runs.
+fn reads(call: &Call) -> Vec<PathBuf> {
+    if call.sandbox.level != Level::Strict {
+        return Vec::new();
+    }
+    let modules = call.python().map_or(&[][..], |terms| &terms.python_path);
+    let program = match &call.work {
+        Work::Command(work) if work.argv[0].starts_with('/') => home_of(Path::new(&work.argv[0])),
+        _ => None,
+    };
+    modules.iter().map(PathBuf::from).chain(program).collect()
+}
+
+/// A program in a `bin` has its libraries beside that.
+fn home_of(program: &Path) -> Option<PathBuf> {
+    let program = program.canonicalize().ok()?;
+    let directory = program.parent()?;
+    let home = match directory.file_name() {
+        Some(name) if name == "bin" || name == "sbin" => directory.parent()?,
+        _ => directory,
+    };
+    Some(home.to_path_buf())
+}
+
+/// Those that are not inside another of them, and never the whole host.
+fn outermost<'a>(paths: impl Iterator<Item = &'a Path>) -> Vec<&'a Path> {
+    let mut paths: Vec<&Path> = paths.filter(|path| path.parent().is_some()).collect();
+    paths.sort_unstable();
+    paths.dedup_by(|inner, outer| inner.starts_with(&*outer));
+    paths
+}
+
+fn bind(path: &Path, writable: bool) -> Bind {
+    Bind {
+        path: bytes(path),
+        writable,
+        device: false,
+    }
+}
+
+/// What every confined process is held to, whatever its call asks for.
+fn rlimits() -> Vec<(u32, u64)> {
+    vec![
+        (libc::RLIMIT_CORE, 1), // 0 would still start a handler that cores are piped to
+        (libc::RLIMIT_MEMLOCK, 64 << 10),
+        (libc::RLIMIT_MSGQUEUE, 64 << 10),
+        (libc::RLIMIT_SIGPENDING, 1024),
+        (libc::RLIMIT_NICE, 0),
+        (libc::RLIMIT_RTPRIO, 0),
+    ]
+}
+
+fn bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_encoded_bytes().to_vec()
+}

@@ -1,0 +1,195 @@
+//! What confines a task, prepared before its process exists.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use fairtrial_exec::linux::cgroup::{Access, EngineName, Leaf, LeafLimits, Leaves};
+use fairtrial_exec::linux::confine::{self, Means};
+use fairtrial_exec::linux::monotonic::now_ns;
+use fairtrial_exec::linux::plan::Plan;
+use fairtrial_exec::linux::user_namespace::UserNamespace;
+use fairtrial_exec::linux::world::{self, Init, Lifeline};
+use fairtrial_exec::protocol::launcher::{self as protocol, Confine, LeafCounts, Step, TaskId};
+
+use crate::serve::Launcher;
+
+/// The first of the users that calls have when the engine is root's.
+const FIRST_USER: u32 = 1_900_000_000;
+
+/// What the namespaces of all calls have in common.
+pub(crate) struct Nest {
+    pub(crate) users: UserNamespace,
+    lifeline: Lifeline,
+    taken: BTreeSet<u32>,
+}
+
+/// What confines one task, beside what its process does itself.
+#[derive(Default)]
+pub(crate) struct Cell {
+    pub(crate) leaf: Option<Leaf>,
+    pub(crate) init: Option<Init>,
+    pub(crate) user: Option<u32>,
+    /// Its directory, if that has a quota.
+    scratch: Option<Vec<u8>>,
+    /// The quota was used up when somebody last looked.
+    pub(crate) scratch_full: bool,
+}
+
+impl Cell {
+    /// What the cgroup counted so far.
+    pub(crate) fn counts(&self) -> Option<LeafCounts> {
+        let counters = self.leaf.as_ref()?.counters();
+        let memory_limit = counters.memory_limit_killed();
+        Some(LeafCounts {
+            memory_limit,
+            host_memory: counters.oom_kill.unwrap_or(0) > 0 && !memory_limit,
+            refused: counters.refused.unwrap_or(0),
+            peak_bytes: counters.peak.map(|peak| peak.bytes),
+            cpu_ns: counters.cpu_ns,
+        })
+    }
+
+    /// Whether nothing of the task is left in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.init.is_none() && self.leaf.as_ref().is_none_or(Leaf::is_empty)
+    }
+
+    /// Ends all that is in it at once, where the kernel can; else its processes are found one by one.
+    pub(crate) fn kill(&mut self) {
+        self.look();
+        if let Some(leaf) = &self.leaf {
+            leaf.kill();
+        }
+        if let Some(init) = &self.init {
+            init.kill();
+        }
+    }
+
+    /// Looks whether the quota is used up, while there is still somebody by whom to look.
+    pub(crate) fn look(&mut self) {
+        if let (Some(init), Some(scratch)) = (&self.init, &self.scratch) {
+            let mut path = format!("/proc/{}/root", init.pid).into_bytes();
+            path.extend(scratch);
+            // What cannot be asked any more is as it was.
+            self.scratch_full |= rustix::fs::statvfs(path.as_slice())
+                .is_ok_and(|quota| quota.f_bfree == 0 || quota.f_ffree == 0);
+        }
+    }
+}
+
+/// A step that could not be prepared, and why.
+pub(crate) type Refusal = (Step, i32);
+
+impl Launcher {
+    /// The system calls by which a task confines itself, and what goes with them.
+    pub(crate) fn confine(
+        &mut self,
+        task: TaskId,
+        confine: Option<&Confine>,
+    ) -> Result<(Plan, Cell), Refusal> {
+        let Some(confine) = confine else {
+            return Ok((Plan::default(), Cell::default()));
+        };
+        let mut cell = Cell::default();
+        let mut means = Means::default();
+        if let Some(limits) = &confine.leaf {
+            cell.leaf = self.leaf(limits).map_err(at(Step::Leaf))?;
+            let joins = cell.leaf.as_ref().map_or_else(Vec::new, Leaf::joins);
+            let joins = joins.into_iter().map(|join| join.try_clone_to_owned());
+            means.joins = joins
+                .collect::<io::Result<_>>()
+                .map_err(at(Step::Descriptors))?;
+        }
+        if let Some(world) = &confine.world {
+            let nest = self.nest().map_err(at(Step::Namespaces))?;
+            cell.user = nest.take_user();
+            let init = world::start(&nest.users, world, cell.user, &nest.lifeline)
+                .map_err(at(Step::Namespaces))?;
+            self.by_pid.insert(init.pid, task);
+            let copy = |fd: &OwnedFd| fd.try_clone().map_err(at(Step::Descriptors));
+            (means.user, means.init) = (cell.user, Some((copy(&init.pidfd)?, copy(&init.ready)?)));
+            (cell.init, cell.scratch) = (Some(init), Some(world.scratch.clone()));
+        }
+        let plan = confine::plan(confine, means).map_err(at(Step::Landlock))?;
+        Ok((plan, cell))
+    }
+
+    /// Its streams are its own, to be opened by name too.
+    pub(crate) fn hand_over(&self, cell: &Cell, streams: &[OwnedFd]) {
+        if let Some(user) = cell.user {
+            let (user, group) = (
+                rustix::fs::Uid::from_raw(user),
+                rustix::fs::Gid::from_raw(user),
+            );
+            for stream in streams {
+                rustix::fs::fchown(stream, Some(user), Some(group)).ok(); // they work without
+            }
+        }
+    }
+
+    /// The plan of a zygote that forks tasks with namespaces of their own.
+    pub(crate) fn nesting_plan(&mut self) -> Result<Plan, Refusal> {
+        let nest = self.nest().map_err(at(Step::Namespaces))?;
+        let users = nest.users.file().try_clone();
+        Ok(confine::nesting_plan(users.map_err(at(Step::Descriptors))?))
+    }
+
+    /// It is not needed: its task will not be, or is no more.
+    pub(crate) fn abandon(&mut self, cell: Cell) {
+        if let Some(init) = &cell.init {
+            init.kill();
+        }
+        if let (Some(leaf), Some(leaves)) = (cell.leaf, &mut self.leaves) {
+            leaves.give_back(leaf, now_ns());
+        }
+        if let (Some(nest), Some(user)) = (&mut self.nest, cell.user) {
+            nest.taken.remove(&user);
+        }
+    }
+
+    /// A cgroup of its own, where such can be had.
+    fn leaf(&mut self, limits: &protocol::LeafLimits) -> io::Result<Option<Leaf>> {
+        if self.leaves.is_none() && !self.without_leaves {
+            let leaves = EngineName::new(std::process::id(), 0)
+                .and_then(|name| Leaves::new(&Access::find(), &name));
+            // Without one, limits are watched from outside; the engine knows as much.
+            (self.leaves, self.without_leaves) = (leaves.ok(), true);
+        }
+        let limits = LeafLimits {
+            memory_bytes: limits.memory_bytes,
+            processes: limits.processes,
+            cpus: None,
+        };
+        self.leaves
+            .as_mut()
+            .map(|leaves| leaves.take(&limits))
+            .transpose()
+    }
+
+    fn nest(&mut self) -> io::Result<&mut Nest> {
+        if self.nest.is_none() {
+            self.nest = Some(Nest {
+                users: UserNamespace::create(FIRST_USER)?,
+                lifeline: Lifeline::new()?,
+                taken: BTreeSet::new(),
+            });
+        }
+        Ok(self.nest.as_mut().expect("just made"))
+    }
+}
+
+impl Nest {
+    /// A user that no other living call has.
+    fn take_user(&mut self) -> Option<u32> {
+        let (base, count) = self.users.slots?;
+        let free = (base..base + count).find(|user| !self.taken.contains(user));
+        let user = free.unwrap_or(base); // more calls than users: some share one
+        self.taken.insert(user);
+        Some(user)
+    }
+}
+
+fn at(step: Step) -> impl Fn(io::Error) -> Refusal {
+    move |error| (step, error.raw_os_error().unwrap_or(0))
+}

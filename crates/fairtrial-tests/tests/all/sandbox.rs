@@ -1,0 +1,240 @@
+//! What each level keeps a candidate from, by trying it: through a worker and through a command alike.
+
+use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+
+use fairtrial_exec::{Call, Isolation, Level, Outcome, Sandbox, Verdict};
+use fairtrial_tests::{Story, json};
+use serde_json::{Value as Json, json as j};
+
+const TRY_EVERYTHING: &str = include_str!("../../programs/try_everything.py");
+
+/// What is tried, and whether `limits` and `strict` allow it.
+const ATTEMPTS: &[(&str, bool, bool)] = &[
+    ("write scratch", true, true),
+    ("write /dev/null", true, true),
+    ("write /dev/shm", true, true),
+    ("write elsewhere", false, false),
+    ("make elsewhere", false, false),
+    ("remove elsewhere", false, false),
+    ("read elsewhere", true, false), // SB-18
+    ("signal the engine", false, false),
+    ("environment of the engine", false, false), // SB-59
+    ("memory of the engine", false, false),
+    ("own clear_refs", false, false), // SB-36
+    ("abstract socket", false, false),
+    ("tcp", true, false), // SB-18
+    ("udp", true, false),
+    ("packet socket", false, false),
+    ("netlink socket", true, false),
+    ("mount", false, false),
+    ("mount namespace", false, false),
+    ("io_uring", true, false), // SB-55
+    ("keyring", true, false),
+    ("personality", true, false),
+    ("priority", false, false),
+    ("real time", false, false),
+    ("lock memory", false, false),
+    ("higher limit", false, false),
+    ("another user", false, false),
+];
+
+/// Somebody outside, who is none of a candidate's business.
+struct Outside {
+    story: Story,
+    port: TcpListener,
+    _socket: UnixListener,
+    name: String,
+    canary: std::path::PathBuf,
+}
+
+impl Outside {
+    fn new() -> Self {
+        let story = Story::new();
+        let name = format!("fairtrial-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).expect("a name");
+        Self {
+            canary: story.write("outside/canary", "secret"),
+            port: TcpListener::bind(("127.0.0.1", 0)).expect("a port"),
+            _socket: UnixListener::bind_addr(&address).expect("a socket"),
+            story,
+            name,
+        }
+    }
+
+    fn arguments(&self) -> String {
+        let port = self.port.local_addr().expect("bound").port();
+        let engine = std::process::id();
+        j!([engine, self.canary, port, self.name]).to_string()
+    }
+
+    /// What a worker at that level could do.
+    async fn worker(&self, level: Level) -> Json {
+        let mut call = Story::call(TRY_EVERYTHING, &self.arguments());
+        call.sandbox = Sandbox::new(level);
+        json(&self.story.run(call).await)
+    }
+
+    /// What a command at that level could do.
+    async fn command(&self, level: Level) -> Json {
+        let argv = ["python3", "-c", TRY_EVERYTHING, &self.arguments()];
+        let mut call = Call::command(argv);
+        call.sandbox = Sandbox::new(level);
+        let outcome = self.story.run(call).await;
+        let text = outcome.stdout.text();
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text} {}", outcome.stderr.text()))
+    }
+}
+
+fn wanted(level: Level) -> Json {
+    let word = |allowed: bool| if allowed { "allowed" } else { "denied" };
+    let cells = ATTEMPTS.iter().map(|(what, limits, strict)| {
+        let allowed = if level == Level::Strict {
+            *strict
+        } else {
+            *limits
+        };
+        ((*what).to_owned(), j!(word(allowed)))
+    });
+    let mut cells: serde_json::Map<_, _> = cells.collect();
+    let none = "0000000000000000";
+    cells.insert("privileges".into(), j!([none, none, none, none, "1"]));
+    cells.insert("oom score".into(), j!("800"));
+    Json::Object(cells)
+}
+
+/// SB-17, SB-18, SB-20, SB-23, SB-36, SB-55, SB-59
+#[tokio::test]
+async fn what_a_level_forbids_is_refused_to_workers_and_to_commands() {
+    for level in [Level::Limits, Level::Strict] {
+        let outside = Outside::new();
+        let (worker, command) = (outside.worker(level).await, outside.command(level).await);
+        assert_eq!(worker, wanted(level), "a worker at {level}");
+        assert_eq!(command, wanted(level), "a command at {level}");
+        let left = std::fs::read_to_string(&outside.canary).expect("still there");
+        assert_eq!(left, "secret");
+        outside.story.end().await;
+    }
+}
+
+fn at(level: Level, mut call: Call) -> Call {
+    call.sandbox = Sandbox::new(level);
+    call
+}
+
+/// SB-16, SB-67, step 5 of section 3, SB-56
+#[tokio::test]
+async fn a_strict_call_sees_a_small_world_and_nobody_elses() {
+    let story = Story::new();
+    let look = "import os, glob\ndef f():\n    me = open('/proc/self/status').read()\n    \
+                return dict(pid=os.getpid(), processes=len(glob.glob('/proc/[0-9]*')), root=sorted(os.listdir('/')), \
+                shadow=os.path.exists('/etc/shadow'), home=os.environ['HOME'] == os.environ['TMPDIR'] == os.getcwd(), \
+                blocks=os.statvfs('.').f_blocks * os.statvfs('.').f_frsize, inodes=os.statvfs('.').f_files, \
+                root_user=os.getuid() == 0, links=sorted(os.listdir('/sys/class/net')) if os.path.exists('/sys') else [])\n";
+    let seen = json(&story.run(at(Level::Strict, Story::call(look, "[]"))).await);
+    assert_eq!(seen["pid"], 2);
+    assert_eq!(seen["processes"], 2);
+    assert_eq!(seen["shadow"], false);
+    assert_eq!(seen["home"], true);
+    assert_eq!(
+        (&seen["blocks"], &seen["inodes"]),
+        (&j!(1 << 30), &j!(50_000))
+    );
+    assert_eq!((&seen["root_user"], &seen["links"]), (&j!(false), &j!([])));
+    let root = seen["root"].as_array().expect("a list");
+    assert!(
+        !root.contains(&j!("root")) || !root.contains(&j!("sys")),
+        "{root:?}"
+    );
+    story.end().await;
+}
+
+/// A worker is made for one call: what the last one did to its world is not there for the next.
+#[tokio::test]
+async fn no_strict_call_finds_what_another_left() {
+    let story = Story::new();
+    let litter = "import os\ndef f():\n    found = os.listdir('.') + os.listdir('/dev/shm')\n    \
+                  open('left', 'w').close()\n    open('/dev/shm/left', 'w').close()\n    return found\n";
+    for _ in 0..4 {
+        let outcome = story
+            .run(at(Level::Strict, Story::call(litter, "[]")))
+            .await;
+        assert_eq!(json(&outcome), j!([]));
+    }
+    story.end().await;
+}
+
+/// SB-14: what a level cannot give is refused before anything starts.
+#[tokio::test]
+async fn a_worker_that_is_kept_is_refused_at_strict() {
+    let story = Story::new();
+    let mut call = at(Level::Strict, Story::call("def f():\n    return 1\n", "[]"));
+    call.python_mut().expect("a source call").isolation = Isolation::Reuse;
+    let error = story.try_run(call).await.expect_err("refused");
+    assert!(error.to_string().contains("use `fresh`"), "{error}");
+    let events = story.end().await;
+    assert!(events.iter().all(|event| event.name() != "worker_start"));
+}
+
+async fn verdict(story: &Story, level: Level, source: &str) -> Outcome {
+    story.run(at(level, Story::call(source, "[]"))).await
+}
+
+/// SB-40, section 5: a full quota is a disk limit, by blocks and by inodes, and is gone with the call.
+#[tokio::test]
+async fn a_full_directory_is_a_disk_limit_at_strict() {
+    let story = Story::new();
+    let fill = "def f():\n    with open('big', 'wb') as file:\n        while True:\n            file.write(bytes(1 << 22))\n";
+    let many =
+        "def f():\n    n = 0\n    while True:\n        open(str(n), 'w').close()\n        n += 1\n";
+    for source in [fill, many] {
+        let mut call = at(Level::Strict, Story::call(source, "[]"));
+        call.limits.file_bytes = Some(8 << 30);
+        let outcome = story.run(call).await;
+        assert_eq!(outcome.verdict, Verdict::DiskLimit, "{:?}", outcome.error);
+    }
+    // An error of another kind is not taken for one.
+    let outcome = verdict(&story, Level::Strict, "def f():\n    open('/usr/x', 'w')\n").await;
+    assert_eq!(outcome.verdict, Verdict::Exception);
+    story.end().await;
+}
+
+/// SB-20: a foreign ABI is killed.
+#[cfg(target_arch = "x86_64")]
+#[tokio::test]
+async fn system_calls_of_a_foreign_kind_are_forbidden_at_strict() {
+    let story = Story::new();
+    let x32 =
+        "import ctypes\ndef f():\n    ctypes.CDLL(None).syscall(0x40000000 | 39)\n    return 1\n";
+    assert_eq!(
+        verdict(&story, Level::Strict, x32).await.verdict,
+        Verdict::Forbidden
+    );
+    assert_eq!(
+        verdict(&story, Level::Limits, x32).await.verdict,
+        Verdict::Ok
+    );
+    story.end().await;
+}
+
+/// SB-10, SB-51: nothing of a tree outlives its call, whatever session it took.
+#[tokio::test]
+async fn a_daemon_dies_with_its_call_at_every_level() {
+    let daemon = "import os, time\ndef f(mark):\n    if os.fork() == 0:\n        os.setsid()\n        if os.fork() == 0:\n            \
+                  os.execvp('sleep', ['sleep', mark])\n        os._exit(0)\n    os.wait()\n    return 'done'\n";
+    for (level, mark) in [
+        (Level::None, "71.125"),
+        (Level::Limits, "71.25"),
+        (Level::Strict, "71.5"),
+    ] {
+        let story = Story::new();
+        let call = at(level, Story::call(daemon, &j!([mark]).to_string()));
+        assert_eq!(json(&story.run(call).await), "done");
+        fairtrial_tests::wait_until("the daemon is gone", || {
+            fairtrial_tests::running_with(mark).is_empty()
+        })
+        .await;
+        story.end().await;
+    }
+}
