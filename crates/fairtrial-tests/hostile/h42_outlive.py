@@ -1,0 +1,23 @@
+# Ignores what can be ignored, forks twice into a session of its own, and means to outlive the engine.
+import signal
+
+
+def ignore():
+    for number in range(1, signal.NSIG):
+        try:
+            signal.signal(number, signal.SIG_IGN)
+        except (OSError, ValueError):
+            pass
+
+
+def attack(places, what):
+    ignore()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            libc.prctl(1, 0, 0, 0, 0)  # PR_SET_PDEATHSIG
+            open(what + ".begun", "w").close()
+            linger()
+        os._exit(0)
+    os.wait()
+    linger()

@@ -1,0 +1,3 @@
+# Answers with more than the engine's disk holds.
+def attack(places, what):
+    return os.urandom(1 << 20) * 64

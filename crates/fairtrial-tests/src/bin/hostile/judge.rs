@@ -1,0 +1,329 @@
+//! Whether a trial ended as it should. Pure: judges records, looks at nothing.
+
+use fairtrial_exec::{Level, Verdict};
+use serde_json::Value as Json;
+
+use crate::expect::{Answer, Expected, Judgement, Record};
+use crate::table::{Check, Trial};
+
+/// Refusals that mean: this cannot be reached from here. Others (EINVAL, EFAULT) would be the program's own mistakes.
+const REFUSALS: [&str; 19] = [
+    "EPERM",
+    "EACCES",
+    "EROFS",
+    "ESRCH",
+    "ENOENT",
+    "ENXIO",
+    "ENOSYS",
+    "ENOMEM",
+    "EXDEV",
+    "ENETUNREACH",
+    "ENETDOWN",
+    "EHOSTUNREACH",
+    "ECONNREFUSED",
+    "EADDRNOTAVAIL",
+    "EAFNOSUPPORT",
+    "EPROTONOSUPPORT",
+    "ENODEV",
+    "no effect",
+    "no answer",
+];
+
+/// What became of it, in a word or two.
+pub(crate) fn in_short(record: &Record) -> String {
+    match record.got.as_ref().map(|got| &got.answer) {
+        None => "no report".into(),
+        Some(Answer::None) => "story".into(),
+        Some(Answer::Error { kind, .. }) => format!("error {kind}"),
+        Some(Answer::Outcome(outcome)) => {
+            let verdict = outcome["verdict"].as_str().unwrap_or("?");
+            match attempts(outcome) {
+                Some(list) => {
+                    let allowed = list.iter().filter(|(_, how)| how == "ALLOWED").count();
+                    format!("{verdict}, {allowed}/{} allowed", list.len())
+                }
+                None => verdict.to_owned(),
+            }
+        }
+    }
+}
+
+/// Judges a trial by what it should have ended as.
+pub(crate) fn judge(trial: &Trial, level: Level, uid: u32, record: &Record) -> Judgement {
+    if let Some(reason) = &record.skipped {
+        return Judgement::Skipped(reason.clone());
+    }
+    let Some(got) = &record.got else {
+        let host = record.host.clone().unwrap_or_default();
+        return Judgement::Failed(vec![format!("the engine's host told nothing; {host}")]);
+    };
+    if let Some(reason) = missing_mechanism(trial, level, &got.answer) {
+        return Judgement::Skipped(reason);
+    }
+    let mut wrong = ending(trial.expected(level), &got.answer);
+    if wrong.is_empty() {
+        let checks = trial.checks.iter();
+        wrong.extend(checks.filter_map(|check| check_fails(*check, level, uid, &got.answer)));
+    }
+    for (who, told) in [
+        ("the sibling call", &got.sibling),
+        ("the next call", &got.next),
+    ] {
+        if let Some(told) = told.as_ref().filter(|told| *told != "ok") {
+            wrong.push(format!("{who}: {told}"));
+        }
+    }
+    wrong.extend(
+        got.left
+            .iter()
+            .map(|left| format!("after the outcome: {left}")),
+    );
+    wrong.extend(got.problems.iter().cloned());
+    wrong.extend(record.host.clone());
+    wrong.extend(record.changes.iter().take(5).cloned());
+    match (wrong.is_empty(), trial.known) {
+        (true, None) => Judgement::Held,
+        // Other levels may have been spared it.
+        (true, Some(defect)) if level == Level::None => {
+            Judgement::Failed(vec![format!("mended: {defect}; take it out of the table")])
+        }
+        (true, Some(_)) => Judgement::Held,
+        (false, Some(defect)) => Judgement::Known(defect, wrong),
+        (false, None) => Judgement::Failed(wrong),
+    }
+}
+
+/// A cell is claimed where its mechanisms are had; the outcome says which were weak.
+fn missing_mechanism(trial: &Trial, level: Level, answer: &Answer) -> Option<String> {
+    let Answer::Outcome(outcome) = answer else {
+        return None;
+    };
+    if level == Level::None {
+        return None;
+    }
+    let state = |name: &str| {
+        outcome["in_force"]["mechanisms"][name]["state"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    trial
+        .needs
+        .iter()
+        .find_map(|name| match state(name)?.as_str() {
+            "enforced" => None,
+            weak => Some(format!("{name} is {weak} here")),
+        })
+}
+
+fn ending(expected: Expected, answer: &Answer) -> Vec<String> {
+    let wanted: Vec<Verdict> = match expected {
+        Expected::NotClaimed | Expected::Held => return Vec::new(),
+        Expected::Verdict(verdict) => vec![verdict],
+        Expected::OneOf(verdicts) => verdicts.to_vec(),
+        Expected::Denied => vec![Verdict::Ok],
+        Expected::EngineError(wanted) => {
+            return match answer {
+                Answer::Error { kind, .. } if kind == wanted => Vec::new(),
+                other => vec![format!("not the engine's error `{wanted}`: {other:?}")],
+            };
+        }
+    };
+    let Answer::Outcome(outcome) = answer else {
+        return vec![format!("no outcome: {answer:?}")];
+    };
+    let verdict = outcome["verdict"].as_str().unwrap_or_default();
+    if !wanted.iter().any(|wanted| wanted.name() == verdict) {
+        let (message, shown) = (&outcome["error"]["message"], &outcome["stdout"]);
+        return vec![
+            format!("{verdict}: {message} {shown}")
+                .chars()
+                .take(600)
+                .collect(),
+        ];
+    }
+    match expected {
+        Expected::Denied => allowed(outcome),
+        _ => Vec::new(),
+    }
+}
+
+/// Attempts that were not refused, or in a way that shows nothing.
+fn allowed(outcome: &Json) -> Vec<String> {
+    match attempts(outcome) {
+        None => vec!["no list of attempts".into()],
+        Some(list) => list
+            .into_iter()
+            .filter(|(_, how)| !REFUSALS.contains(&how.as_str()))
+            .map(|(what, how)| format!("{what}: {how}"))
+            .collect(),
+    }
+}
+
+/// The program's value, if it is a list of attempts: `[[what, how], ...]`.
+fn attempts(outcome: &Json) -> Option<Vec<(String, String)>> {
+    let pair = |pair: &Json| Some((pair[0].as_str()?.to_owned(), pair[1].as_str()?.to_owned()));
+    let list: Vec<_> = outcome["value"]
+        .as_array()?
+        .iter()
+        .map(pair)
+        .collect::<Option<_>>()?;
+    (!list.is_empty()).then_some(list)
+}
+
+fn check_fails(check: Check, level: Level, uid: u32, answer: &Answer) -> Option<String> {
+    let Answer::Outcome(outcome) = answer else {
+        return None;
+    };
+    let (value, metrics) = (&outcome["value"], &outcome["metrics"]);
+    let number = |name: &str| metrics[name].as_f64();
+    let cpu_s = number("user_s")
+        .zip(number("system_s"))
+        .map(|(user, system)| user + system);
+    let fine = match check {
+        Check::Leaked(processes) => metrics["leaked_processes"] == processes,
+        Check::AtOnce => number("wall_s").is_some_and(|wall_s| wall_s < 20.0),
+        Check::Idle => cpu_s.is_some_and(|cpu_s| cpu_s < 0.3),
+        Check::TrueMetrics => {
+            number("wall_s").is_some_and(|wall_s| wall_s >= 0.4)
+                && cpu_s.is_some_and(|cpu_s| cpu_s >= 0.2)
+                && number("peak_rss_bytes").is_some_and(|bytes| bytes >= 80e6)
+        }
+        Check::EuidUnchanged => value["before"].is_u64() && value["before"] == value["after"],
+        Check::Signal(signal) => outcome["exit"]["signal"] == signal,
+        Check::ErrorType(kind) => outcome["error"]["type"] == kind,
+        Check::Value(text) => {
+            serde_json::from_str::<Json>(text).is_ok_and(|wanted| wanted == *value)
+        }
+        Check::NothingFound => return found(value, level, uid),
+    };
+    (!fine).then(|| format!("{check:?} does not hold: {}", shortened(outcome)))
+}
+
+/// H29: where a canary was found that must not be.
+fn found(value: &Json, level: Level, uid: u32) -> Option<String> {
+    const OWN: [&str; 3] = ["os.environ", "/proc/self/environ", "own descriptors"];
+    const OTHERS: [&str; 2] = ["/proc/*/environ", "others' descriptors"];
+    const REST: [&str; 3] = ["/proc/*/cmdline", "files", "keyrings"];
+    let mut places = OWN.to_vec();
+    // SB-65: at `none` root reads whatever it likes.
+    if level != Level::None || uid != 0 {
+        places.extend(OTHERS);
+    }
+    if level == Level::Strict {
+        places.extend(REST);
+    }
+    let bad = |place: &&str| {
+        value[*place]
+            .as_array()
+            .is_none_or(|found| !found.is_empty())
+    };
+    let bad: Vec<_> = places.into_iter().filter(bad).collect();
+    (!bad.is_empty()).then(|| format!("canaries found in {}: {value}", bad.join(", ")))
+}
+
+fn shortened(outcome: &Json) -> String {
+    let text = serde_json::json!({
+        "verdict": outcome["verdict"], "value": outcome["value"], "error": outcome["error"]["message"],
+        "exit": outcome["exit"], "metrics": outcome["metrics"],
+    });
+    text.to_string().chars().take(600).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expect::Got;
+    use crate::table;
+    use serde_json::json;
+
+    fn record(outcome: Json) -> Record {
+        let got = Got {
+            answer: Answer::Outcome(outcome),
+            ..Got::default()
+        };
+        Record {
+            got: Some(got),
+            ..Record::default()
+        }
+    }
+
+    fn denied(attempts: Json, mechanisms: Json) -> Judgement {
+        let trial = table::find("H13").expect("it is in the table");
+        let outcome =
+            json!({"verdict": "ok", "value": attempts, "in_force": {"mechanisms": mechanisms}});
+        judge(&trial, Level::Strict, 0, &record(outcome))
+    }
+
+    /// SB-74
+    #[test]
+    fn a_list_of_attempts_holds_only_if_each_was_refused() {
+        assert_eq!(
+            denied(json!([["a", "EPERM"], ["b", "no effect"]]), json!({})),
+            Judgement::Held
+        );
+        for bad in [
+            json!([["a", "EPERM"], ["b", "ALLOWED"]]),
+            json!([["a", "EFAULT"]]),
+            json!([]),
+            json!(null),
+        ] {
+            assert!(
+                matches!(denied(bad.clone(), json!({})), Judgement::Failed(_)),
+                "{bad}"
+            );
+        }
+    }
+
+    /// SB-74
+    #[test]
+    fn what_a_machine_cannot_hold_is_skipped_with_the_reason() {
+        let weak = json!({"seccomp": {"state": "unavailable"}});
+        let judgement = denied(json!([["a", "ALLOWED"]]), weak);
+        assert_eq!(
+            judgement,
+            Judgement::Skipped("seccomp is unavailable here".into())
+        );
+    }
+
+    /// SB-73
+    #[test]
+    fn what_is_left_fails_a_trial_whatever_its_verdict() {
+        let trial = table::find("H5 python").expect("it is in the table");
+        let mut record = record(json!({"verdict": "timeout"}));
+        assert_eq!(judge(&trial, Level::None, 0, &record), Judgement::Held);
+        record.changes.push("left: process 7".into());
+        assert!(matches!(
+            judge(&trial, Level::None, 0, &record),
+            Judgement::Failed(_)
+        ));
+    }
+
+    #[test]
+    fn a_known_defect_fails_nothing_until_it_is_mended() {
+        let trial = table::find("H36 deep").expect("it is in the table");
+        let ended_as =
+            |verdict| judge(&trial, Level::None, 0, &record(json!({"verdict": verdict})));
+        assert!(matches!(ended_as("ok"), Judgement::Known(..)));
+        assert!(matches!(ended_as("bad_result"), Judgement::Failed(_)));
+    }
+
+    /// SB-64, SB-65
+    #[test]
+    fn canaries_may_be_found_only_where_a_level_leaves_them() {
+        let value = |place: &str| {
+            let mut value = json!({
+                "os.environ": [], "/proc/self/environ": [], "own descriptors": [], "/proc/*/environ": [],
+                "others' descriptors": [], "/proc/*/cmdline": [], "files": [], "keyrings": [],
+            });
+            value[place] = json!(["environment"]);
+            value
+        };
+        let is_fine = |place, level, uid| found(&value(place), level, uid).is_none();
+        assert!(!is_fine("os.environ", Level::None, 0));
+        assert!(is_fine("/proc/*/environ", Level::None, 0));
+        assert!(!is_fine("/proc/*/environ", Level::None, 1000));
+        assert!(!is_fine("/proc/*/environ", Level::Limits, 0));
+        assert!(is_fine("files", Level::Limits, 0));
+        assert!(!is_fine("files", Level::Strict, 0));
+    }
+}

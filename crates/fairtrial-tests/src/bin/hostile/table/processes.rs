@@ -1,0 +1,117 @@
+//! H1 to H13: processes, signals, privileges.
+
+use fairtrial_exec::Verdict::{ProcessLimit, Signal, Timeout};
+
+use super::{Check, Trial, c, ok, python, source};
+use crate::expect::Expected::{Denied, Verdict};
+
+/// Far below what the cage allows.
+const FEW: u64 = 40;
+
+pub(super) fn rows() -> Vec<Trial> {
+    vec![
+        c("H1", "fork bomb, C", source!("h01_fork_bomb.c"), &[])
+            .limits(|limits| limits.processes = Some(FEW))
+            .above_none(Verdict(ProcessLimit)),
+        python("H1", "fork bomb, Python", source!("h01_fork_bomb.py"), "")
+            .limits(|limits| limits.processes = Some(FEW))
+            .above_none(Verdict(ProcessLimit))
+            .fast(),
+        c("H2", "thread bomb, C", source!("h02_thread_bomb.c"), &[])
+            .limits(|limits| limits.processes = Some(FEW))
+            .above_none(Verdict(ProcessLimit)),
+        python(
+            "H2",
+            "thread bomb, Python",
+            source!("h02_thread_bomb.py"),
+            "",
+        )
+        .limits(|limits| limits.processes = Some(FEW))
+        .above_none(Verdict(ProcessLimit))
+        .fast(),
+        python("H3", "daemon", source!("h03_daemon.py"), "")
+            .everywhere(ok())
+            .check(Check::Leaked(1))
+            .fast(),
+        python(
+            "H4",
+            "descriptors kept",
+            source!("h04_keep_descriptors.py"),
+            "",
+        )
+        .everywhere(ok())
+        .check(Check::AtOnce)
+        .fast(),
+        python("H5", "python", source!("h05_ignore_signals.py"), "")
+            .endless()
+            .everywhere(Verdict(Timeout))
+            .fast(),
+        c("H5", "C", source!("h05_ignore_signals.c"), &[])
+            .endless()
+            .everywhere(Verdict(Timeout)),
+        python("H6", "1,000 orphans", source!("h06_orphans.py"), "")
+            .everywhere(ok())
+            .fast(),
+        c("H6", "10,000 orphans", source!("h06_orphans.c"), &["10000"])
+            .everywhere(ok())
+            .known("a call's dead orphans stay until it ends: its leader is their subreaper, and does not wait"),
+        python("H7", "others", source!("h07_kill_others.py"), "others")
+            .above_none(Denied)
+            .needs(&["signal_scope"])
+            .fast(),
+        python(
+            "H7",
+            "everybody",
+            source!("h07_kill_others.py"),
+            "everybody",
+        )
+        .above_none(Denied)
+        .needs(&["signal_scope"]),
+        python("H7", "its group", source!("h07_kill_others.py"), "group")
+            .above_none(Verdict(Signal))
+            .check(Check::Signal(9)),
+        python("H8", "itself", source!("h08_stop.py"), "itself")
+            .endless()
+            .everywhere(Verdict(Timeout))
+            .fast(),
+        python("H8", "its parent", source!("h08_stop.py"), "parent")
+            .above_none(Denied)
+            .needs(&["signal_scope"]),
+        python("H9", "", source!("h09_reach_into.py"), "")
+            .above_none(Denied)
+            .needs(&["capabilities"])
+            .fast(),
+        python(
+            "H10",
+            "real time",
+            source!("h10_priorities.py"),
+            "real_time",
+        )
+        .above_none(Denied)
+        .needs(&["rlimits", "capabilities"]),
+        python("H10", "others", source!("h10_priorities.py"), "others").at_strict(Denied),
+        c("H11", "vfork", source!("h11_vfork.c"), &[])
+            .endless()
+            .everywhere(Verdict(Timeout))
+            .fast(),
+        python(
+            "H11",
+            "free of its parent",
+            source!("h11_free_of_parent.py"),
+            "",
+        )
+        .everywhere(ok())
+        .fast(),
+        python("H12", "", source!("h12_setuid.py"), "")
+            .above_none(ok())
+            .check(Check::EuidUnchanged)
+            .fast(),
+        python("H13", "namespaces", source!("h13_namespaces.py"), "")
+            .at_strict(Denied)
+            .needs(&["seccomp"])
+            .fast(),
+        python("H13", "deny-list", source!("h13_deny_list.py"), "")
+            .at_strict(Denied)
+            .needs(&["seccomp"]),
+    ]
+}
