@@ -50,12 +50,13 @@ def body(work: Any) -> bytes:
 def dumps(thing: Any) -> tuple[bytes, list[memoryview]]:
     """A pickle and its buffers."""
     buffers: list[pickle.PickleBuffer] = []
-    try:
-        data = _dumps(thing, 5, buffer_callback=buffers.append)
-        if b"__main__" not in data:
-            return data, [buffer.raw() for buffer in buffers] if buffers else _NONE
-    except Exception:
-        pass  # a lambda, say: the other pickler, which takes ten times as long, knows how or says why not
+    if not _functions.by_value_modules():
+        try:
+            data = _dumps(thing, 5, buffer_callback=buffers.append)
+            if b"__main__" not in data:
+                return data, [buffer.raw() for buffer in buffers] if buffers else _NONE
+        except Exception:
+            pass  # a lambda, say: the other pickler, which takes ten times as long, knows how or says why not
     buffers.clear()
     data = _dumps_by_value(thing, buffers.append)
     return data, [buffer.raw() for buffer in buffers]
@@ -73,11 +74,18 @@ def _dumps_by_value(thing: Any, buffer_callback: Any = None) -> bytes:
     return file.getvalue()
 
 
-class _WorkerMain:
-    """Unpickled, the worker's own `__main__` globals."""
+class _MainModule:
+    """Unpickled, the worker's own `__main__`."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return eval, ("__import__('__main__').__dict__",)
+        return __import__, ("__main__",)
+
+
+class _WorkerMain:
+    """Unpickled, its globals."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return vars, (_MainModule(),)
 
 
 def _chunks(data: bytes, buffers: list[memoryview], function: bytes | None) -> list[bytes | memoryview]:

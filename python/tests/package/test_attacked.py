@@ -1,0 +1,161 @@
+"""What an attacker found."""
+
+import textwrap
+
+BY_VALUE = """
+import fairtrial as ft
+executor = ft.Executor(1)
+def ask(function, *args): return executor.submit(function, *args).result(30)
+"""
+
+
+def by_value(program, text):
+    done = program(BY_VALUE + textwrap.dedent(text) + "\nexecutor.shutdown()\n")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_function_finds_globals_as_the_host_has_them(program):
+    """PY-30: also those it had before, and those that another function brought meanwhile."""
+    text = """
+        X = 0
+        def f(): return X
+        def g(): return X
+        def sets():
+            global X
+            X += 10
+            return X
+        def outer(): return inner()
+        def one(): return 1
+        def two(): return 2
+        seen = []
+        for X in (1, 2, 1, 1, 1, 2, 3, 1):
+            seen.append(ask(f))
+        print(seen)
+        seen = []
+        for X, function in ((1, f), (2, g), (1, f), (2, g), (1, f), (2, g), (1, f)):
+            seen.append(ask(function))
+        print(seen, [ask(sets) for _ in range(4)])
+        seen = []
+        for inner in (one, two, one, one, two, one, two):
+            seen.append(ask(outer))
+        print(seen)
+    """
+    assert by_value(program, text) == [
+        "[1, 2, 1, 1, 1, 2, 3, 1]",
+        "[1, 2, 1, 2, 1, 2, 1] [11, 11, 11, 11]",
+        "[1, 2, 1, 1, 2, 1, 2]",
+    ]
+
+
+def test_what_a_call_did_to_a_function_is_not_the_next_ones(program):
+    """PY-30: closures, defaults, attributes, names."""
+    text = """
+        def closing():
+            cell = []
+            n = 0
+            def f():
+                nonlocal n
+                n += 1
+                cell.append(n)
+                return cell
+            return f
+        def defaulting(items=[], *, more={}):
+            items.append(1)
+            more[len(more)] = 1
+            return len(items), len(more)
+        def counting():
+            counting.n = getattr(counting, "n", 0) + 1
+            return counting.n
+        def keyed(*, by: int = 1):
+            keyed.__kwdefaults__["by"] = 5
+            keyed.__annotations__["x"] = 1
+            keyed.__defaults__ = (1,)
+            keyed.__name__ = "other"
+            return by, len(keyed.__annotations__)
+        def named(): return keyed.__name__, keyed.__qualname__, keyed.__module__, keyed.__doc__, keyed.__kwdefaults__
+        for function in (closing(), defaulting, counting, keyed):
+            print(*[ask(function) for _ in range(4)])
+        print(ask(named), ask(named) == ask(named) == named())
+    """
+    assert by_value(program, text) == [
+        "[1] [1] [1] [1]",
+        "(1, 1) (1, 1) (1, 1) (1, 1)",
+        "1 1 1 1",
+        "(1, 2) (1, 2) (1, 2) (1, 2)",
+        "('keyed', 'keyed', '__main__', None, {'by': 1}) True",
+    ]
+
+
+def test_attributes_of_a_function_are_seen(program):
+    """PY-30"""
+    text = """
+        def helper(): return getattr(helper, "x", 0), helper.__name__
+        def calls(): return helper()
+        seen = [ask(calls), ask(helper), ask(calls), ask(helper), ask(calls), ask(helper)]
+        helper.x = 5
+        seen += [ask(calls), ask(helper)]
+        helper.x = 6
+        seen += [ask(calls), ask(helper)]
+        del helper.x
+        helper.__name__ = "renamed"
+        print([x for x, _ in seen], ask(helper), ask(calls))
+    """
+    assert by_value(program, text) == ["[0, 0, 0, 0, 0, 0, 5, 5, 6, 6] (0, 'renamed') (0, 'renamed')"]
+
+
+def test_modules_that_go_by_value_are_seen_to_change(program, tmp_path):
+    """PY-30"""
+    (tmp_path / "by_value_module.py").write_text("K = 1\ndef get(): return K\nclass C: k = 1\n")
+    text = """
+        import cloudpickle, by_value_module as module
+        def f(): return module.K
+        def g(): return module.get()
+        def h(): return module.C.k
+        before = [ask(function) for function in (f, g, h, f, g, h)]
+        cloudpickle.register_pickle_by_value(module)
+        module.K = 2
+        after = [ask(function) for function in (f, g, f, g, module.get, module.get)]
+        module.K = 3
+        print(before, after, [ask(function) for function in (f, g, module.get)])
+    """
+    assert by_value(program, text) == ["[1, 1, 1, 1, 1, 1] [2, 2, 2, 2, 2, 2] [3, 3, 3]"]
+
+
+def test_a_wrapper_that_bears_the_name_of_an_importable_function_is_no_such_function(program):
+    """PY-30"""
+    text = """
+        import functools, os.path
+        def wrap(counts):
+            @functools.wraps(os.path.join)
+            def join(*parts): return sum(counts)
+            return join
+        counts = [1]
+        join = wrap(counts)
+        def f(): return join("a")
+        seen = [ask(f), ask(f)]
+        counts.append(1)
+        print(seen, ask(f))
+    """
+    assert by_value(program, text) == ["[1, 1] 2"]
+
+
+def test_workers_and_hosts_keep_no_large_functions(program):
+    """PY-23: a tenth of what twenty closures over 16 MB would hold."""
+    text = """
+        from fairtrial import _functions
+        def resident(): return int(open("/proc/self/statm").read().split()[1]) >> 8
+        def large(blob):
+            def f(): return len(blob)
+            return f
+        ask(large(bytes(16 << 20)))
+        before = ask(resident), resident()
+        for n in range(20):
+            ask(large(bytes([n]) * (16 << 20)))
+        after = ask(resident), resident()
+        BLOB = bytes(16 << 20)
+        def blob(): return len(BLOB)
+        ask(blob)
+        print([new - old < 80 for old, new in zip(before, after)], blob in _functions._known)
+    """
+    assert by_value(program, text) == ["[True, True] False"]
