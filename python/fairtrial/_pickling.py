@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Any
 
 from . import _engine, _functions
+from ._interrupts import is_interrupt
 
 _HEAD = Struct("<QQ")
 _SIZE = Struct("<Q")
@@ -55,8 +56,10 @@ def dumps(thing: Any) -> tuple[bytes, list[memoryview]]:
             data = _dumps(thing, 5, buffer_callback=buffers.append)
             if b"__main__" not in data:
                 return data, [buffer.raw() for buffer in buffers] if buffers else _NONE
-        except Exception:
-            pass  # a lambda, say: the other pickler, which takes ten times as long, knows how or says why not
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            # A lambda, say: the other pickler, which takes ten times as long, knows how or says why not.
     buffers.clear()
     data = _dumps_by_value(thing, buffers.append)
     return data, [buffer.raw() for buffer in buffers]

@@ -16,10 +16,11 @@ from multiprocessing.process import current_process
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from . import _echo, _engine, _lifetime, _pickling
+from ._interrupts import is_interrupt
 from .backends import engine_options
 from .calls import DEFAULT_CAPTURE_BYTES, Limits, as_limits, as_sandbox, check_seconds, engine_terms, refuse_unknown
 from .futures import Future, Shared
-from .outcomes import Outcome, unstarted
+from .outcomes import Outcome, message, unstarted
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -272,8 +273,6 @@ class _Pool:
             raise RuntimeError("cannot schedule new futures after interpreter shutdown")
         try:
             pending = _pickling.submit(self.engine, terms.made(), work, self.echo.tap if terms.echo else None)
-        except KeyboardInterrupt:
-            raise
         except _engine.EngineError:
             if shared.error is not None:
                 raise BrokenProcessPool(*shared.error.args) from None
@@ -281,6 +280,8 @@ class _Pool:
                 raise RuntimeError("cannot schedule new futures after shutdown") from None
             raise
         except BaseException as error:
+            if is_interrupt(error):
+                raise
             return _failed(error)
         future: Future[Any] = Future(pending, shared)
         if self.has_initializer:
@@ -360,7 +361,7 @@ class _Over:
 def _failed(error: BaseException) -> Future[Any]:
     """A future of a call that could not be pickled."""
     if not isinstance(error, Exception):
-        failure = pickle.PicklingError(f"pickling raised {type(error).__name__}: {error}")
+        failure = pickle.PicklingError(f"pickling raised {type(error).__name__}: {message(error)}")
         failure.__cause__, error = error, failure
     future: Future[Any] = Future(_Over(), Shared())  # type: ignore[arg-type]
     future._answer = (None, error)

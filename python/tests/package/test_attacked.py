@@ -1,6 +1,14 @@
 """What an attacker found."""
 
+import os
+import sys
 import textwrap
+
+import pytest
+import work
+from support import WAIT_S, wait_until
+
+import fairtrial as ft
 
 BY_VALUE = """
 import fairtrial as ft
@@ -159,3 +167,133 @@ def test_workers_and_hosts_keep_no_large_functions(program):
         print([new - old < 80 for old, new in zip(before, after)], blob in _functions._known)
     """
     assert by_value(program, text) == ["[True, True] False"]
+
+
+def interrupt_at(step):
+    """Raises KeyboardInterrupt before one of the steps that the package's own code makes from now on."""
+    left = step
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if os.path.dirname(frame.f_code.co_filename) != os.path.dirname(ft.__file__):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left -= 1
+            if left < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+
+
+@pytest.mark.parametrize("size", [10, 100_000, 3_000_000], ids=["small", "mapped", "large"])
+@pytest.mark.parametrize("how", ["result", "outcome"])
+def test_an_interrupt_loses_no_value(one, size, how):
+    """PY-49: wherever it comes."""
+    value = b"x" * size
+
+    def by_result(future):
+        return future.result(0)
+
+    def by_outcome(future):
+        return future.outcome(0).value
+
+    asks = [by_result, by_outcome]
+    ask, other = asks if how == "result" else reversed(asks)
+    steps = 0
+    while True:
+        future = one.submit(work.same, value)
+        wait_until(future.done)
+        tracer = sys.gettrace()
+        interrupt_at(steps)
+        try:
+            assert ask(future) == value
+            break
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(tracer)
+        first, second = (ask, other) if steps % 2 else (other, ask)
+        assert first(future) == value and second(future) is first(future), steps
+        steps += 1
+    assert steps > 20, "there was nothing to interrupt"
+
+
+def test_a_state_stays_while_it_is_looked_at(one, gate):
+    """PY-22: `wait` looks twice before it can be told, and missed what ended in between."""
+    future = one.submit(work.pass_gate, gate.path)
+    gate.wait_begun()
+    told = []
+    with future._condition:
+        gate.open()
+        wait_until(future.done)
+        assert future._state == "RUNNING"
+        future._when_settled(lambda: told.append(future._state))
+    wait_until(lambda: told)
+    assert told == ["FINISHED"]
+
+
+def test_an_error_that_cannot_be_shown_is_told_each_time(one):
+    """PY-17, PY-15"""
+    future = one.submit(work.return_trouble, "unpickled", "unshowable")
+    errors = [future.exception(WAIT_S) for _ in range(2)]
+    assert type(errors[0]) is ft.ResultError and errors[0] is errors[1]
+    assert "Unshowable: <unprintable>" in str(errors[0])
+    with pytest.raises(ft.ResultError):
+        future.result(0)
+    future = one.submit(work.same, work.TroubleWhenPickled("unshowable"))
+    assert isinstance(future.exception(WAIT_S), work.Unshowable)
+    assert future.outcome().error.message == "<unprintable>"
+
+
+SIGNALLED = """
+import fairtrial as ft, os, pickle, signal, sys
+class Stop(Exception): pass
+class Handler:
+    def __call__(self, *_): raise Stop
+    def stop(self, *_): raise Stop
+def exits(*_): sys.exit(7)
+def signalled(*_):
+    os.kill(os.getpid(), signal.SIGUSR1)
+    return 1
+class WhenPickled:
+    def __reduce__(self): return signalled() and (int, ())
+class WhenUnpickled:
+    def __reduce__(self): return hosts, ()
+host = os.getpid()
+def hosts(): return signalled() if os.getpid() == host else WhenUnpickled()
+class Unpickled(Exception):
+    def __reduce__(self): return hosts_error, ()
+def hosts_error(): return signalled() and ValueError()
+def fail(): raise Unpickled
+executor = ft.Executor(1)
+def told(function, *args):
+    try:
+        return function(*args)
+    except BaseException as error:
+        return type(error).__name__
+"""
+
+
+def test_what_a_signal_handler_raises_is_for_whoever_was_interrupted(program):
+    """PY-15, PY-17: while arguments are pickled, while a value or an exception is unpickled."""
+    done = program(
+        SIGNALLED
+        + """
+for handler in (exits, Handler(), Handler().stop, signal.default_int_handler):
+    signal.signal(signal.SIGUSR1, handler)
+    value, failure = executor.submit(WhenUnpickled), executor.submit(fail)
+    print(told(executor.submit, int, WhenPickled()), told(value.result, 30), told(failure.result, 30))
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    print(value.result(), told(failure.result), executor.submit(int, WhenPickled()).result(30))
+class Exits:
+    def __reduce__(self): sys.exit(7)
+print(type(executor.submit(int, Exits()).exception()).__name__)
+executor.shutdown()
+"""
+    )
+    raised = ["SystemExit", "Stop", "Stop", "KeyboardInterrupt"]
+    expected = [line for name in raised for line in (f"{name} {name} {name}", "1 ValueError 0")] + ["PicklingError"]
+    assert done.stdout.splitlines() == expected, done.stderr
