@@ -1,4 +1,6 @@
-"""Values as they arrive: small ones copied, large ones moved page by page into a private mapping that Python owns."""
+"""Values as they arrive: small ones copied, large ones moved page by page into a private mapping that Python owns; also
+copied if there are very many of them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import pickle
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap
 from struct import Struct
 from typing import Any
+from weakref import WeakSet
 
 from . import _engine, _views
 from ._interrupts import keep
@@ -14,6 +17,9 @@ from ._shim import codec as _codec
 _PICKLE_HEAD = Struct("<QQ")
 _BUFFER_ALIGNMENT = 64
 _MAP_NORESERVE = 0x4000  # nothing is written to the pages that were there first
+
+_MAX_MAPPINGS = 8192  # the kernel allows a process 65,530 in all
+_mappings: WeakSet[mmap] = WeakSet()
 
 
 def take(raw: _engine.Outcome, kept: list[Any]) -> None:
@@ -24,7 +30,7 @@ def take(raw: _engine.Outcome, kept: list[Any]) -> None:
         return
     format, size, inline = form
     kept[:] = [format]
-    if inline:
+    if inline or len(_mappings) >= _MAX_MAPPINGS:
         keep(kept, raw.take_value)
     else:
         _move_pages(raw, size, kept)
@@ -40,6 +46,7 @@ def _move_pages(raw: _engine.Outcome, size: int, kept: list[Any]) -> None:
 
     # Python's own mapping of a file would keep a descriptor for each value; so the pages move under an anonymous one.
     pages = mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS | _MAP_NORESERVE, prot=PROT_READ | PROT_WRITE)
+    _mappings.add(pages)
     kept.append(memoryview(pages))
     first = ctypes.c_char.from_buffer(pages)
     try:

@@ -147,8 +147,10 @@ class _Map(Iterator[T]):
     ) -> None:
         from collections import deque
         from itertools import islice
+        from threading import Lock
         from time import monotonic
 
+        self._lock = Lock()
         self._clock = monotonic
         self._end = None if timeout is None else monotonic() + timeout
         self._executor = executor if buffersize else None
@@ -159,6 +161,14 @@ class _Map(Iterator[T]):
         self._futures.extend(submit(fn, *item) for item in (islice(items, buffersize) if buffersize else items))
 
     def __next__(self) -> T:
+        if not self._lock.acquire(blocking=False):
+            raise ValueError("generator already executing")  # as the standard library's, for it is one there
+        try:
+            return self._next()
+        finally:
+            self._lock.release()
+
+    def _next(self) -> T:
         self._begun = True
         if not self._futures:
             raise StopIteration
@@ -227,6 +237,7 @@ class _Terms:
         if self._made is None or self._made[0] != sys.path or self._made[1] != argv:
             given = self.given
             env = dict(os.environ) if given["env"] == "inherit" else given["env"] or {}
+            here = _cwd()
             python = {
                 "python": given["python"],
                 "python_path": [],
@@ -235,7 +246,7 @@ class _Terms:
                 "isolation": self.isolation,
                 "result": given["result"],
                 "host": {
-                    "sys_path": [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)],
+                    "sys_path": [entry or here for entry in sys.path if isinstance(entry, str) and (entry or here)],
                     "argv": list(argv),
                     "faulthandler": os.environ.get("PYTHONFAULTHANDLER") != "0",
                     "authkey": current_process().authkey.hex(),
@@ -367,6 +378,13 @@ def _failed(error: BaseException) -> Future[Any]:
     future._answer = (None, error)
     future._taken = unstarted(error)
     return future
+
+
+def _cwd() -> str | None:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None  # removed meanwhile
 
 
 def default_workers() -> int:

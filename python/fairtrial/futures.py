@@ -28,7 +28,7 @@ class Shared:
     def __init__(self) -> None:
         self.error: BrokenProcessPool | None = None  # its initializer failed: the one thing that breaks it
         self.report: Callable[[Outcome], None] | None = None
-        self.lock = threading.Lock()
+        self.lock = _RLock()
         self.called_back = threading.Condition(self.lock)
         self.callbacks = 0  # futures whose callbacks are under way
 
@@ -135,8 +135,11 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         # Whoever takes it looks at the state and may then wait to be told.
         condition: threading.Condition
         condition = self.__dict__.get("condition") or self.__dict__.setdefault("condition", threading.Condition())
-        if self._settled is None and not self._pending.watch(delivery.start(), self):
-            self._settle()
+        if self._settled is None:
+            if delivery.has_ended:
+                self._pending.wait()
+            if not self._pending.watch(delivery.start(), self):
+                self._settle()
         return condition
 
     @property

@@ -1,14 +1,20 @@
 """What an attacker found."""
 
+import contextlib
+import gc
+import io
+import itertools
 import os
 import sys
 import textwrap
+import threading
 
 import pytest
 import work
 from support import WAIT_S, wait_until
 
 import fairtrial as ft
+from fairtrial import _echo, _values
 
 BY_VALUE = """
 import fairtrial as ft
@@ -169,23 +175,33 @@ def test_workers_and_hosts_keep_no_large_functions(program):
     assert by_value(program, text) == ["[True, True] False"]
 
 
-def interrupt_at(step):
-    """Raises KeyboardInterrupt before one of the steps that the package's own code makes from now on."""
+@contextlib.contextmanager
+def at_step(step, act, file=None):
+    """Has something done before one of the steps that the package's own code makes, as a signal handler would."""
+    package = os.path.dirname(ft.__file__)
     left = step
 
     def trace(frame, event, argument):
         nonlocal left
-        if os.path.dirname(frame.f_code.co_filename) != os.path.dirname(ft.__file__):
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            left -= 1
+        name = frame.f_code.co_filename
+        if os.path.dirname(name) == package and file in (None, name):
+            frame.f_trace_opcodes = True
+            left -= event == "opcode"
             if left < 0:
                 sys.settrace(None)
-                raise KeyboardInterrupt
+                act()
         return trace
 
+    tracer = sys.gettrace()
     sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(tracer)
+
+
+def interrupt():
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("size", [10, 100_000, 3_000_000], ids=["small", "mapped", "large"])
@@ -206,15 +222,12 @@ def test_an_interrupt_loses_no_value(one, size, how):
     while True:
         future = one.submit(work.same, value)
         wait_until(future.done)
-        tracer = sys.gettrace()
-        interrupt_at(steps)
         try:
-            assert ask(future) == value
+            with at_step(steps, interrupt):
+                assert ask(future) == value
             break
         except KeyboardInterrupt:
             pass
-        finally:
-            sys.settrace(tracer)
         first, second = (ask, other) if steps % 2 else (other, ask)
         assert first(future) == value and second(future) is first(future), steps
         steps += 1
@@ -297,3 +310,105 @@ executor.shutdown()
     raised = ["SystemExit", "Stop", "Stop", "KeyboardInterrupt"]
     expected = [line for name in raised for line in (f"{name} {name} {name}", "1 ValueError 0")] + ["PicklingError"]
     assert done.stdout.splitlines() == expected, done.stderr
+
+
+def test_threads_that_outlive_the_main_one_can_await_calls(program):
+    """PY-37: and so can functions that run at the interpreter's end."""
+    done = program(
+        """
+        import atexit, asyncio
+        @atexit.register
+        def last():  # when all backends are ended
+            with ft.LocalBackend(1) as backend:
+                print("last", asyncio.run(backend.aexecute(call)).value, flush=True)
+        import concurrent.futures, threading
+        import fairtrial as ft
+        call = ft.Call(source="def f(): return 1", function="f", timeout_s=30)
+        several = ft.LocalBackend(1)
+        concurrent.futures.wait([several.submit(call)])  # the threads that tell are there
+        main = threading.current_thread()
+        def thread():
+            first = several.submit(call)
+            main.join()
+            for _ in range(3):
+                value = asyncio.run(ft.arun(call)).value
+            futures = [first, several.submit(call)]
+            told = threading.Event()
+            futures[1].add_done_callback(lambda future: told.set())
+            ended = sum(future.result() for future in concurrent.futures.as_completed(futures, 30))
+            print("thread", value, ended, told.wait(30), flush=True)
+        threading.Thread(target=thread).start()
+        atexit.register(lambda: print("end", asyncio.run(ft.arun(call)).value, flush=True))
+        """
+    )
+    assert done.stdout == "thread 1 2 True\nend 1\nlast 1\n", done.stderr
+    assert done.returncode == 0
+
+
+def test_a_signal_handler_can_submit_during_the_first_submit():
+    """PY-29: at any step of what the first one starts."""
+    for step in itertools.count():
+        with ft.Executor(1) as executor:
+            inner = []
+            with at_step(step, lambda: inner.append(executor.submit(work.add, 1, 1)), _echo.__file__):  # noqa: B023
+                future = executor.submit(work.add, 1, 2)
+            assert future.result(WAIT_S) == 3
+            assert [each.result(WAIT_S) for each in inner] == [2] * len(inner)
+        if not inner:
+            break
+    assert step > 20, "there was nothing to interrupt"
+
+
+def test_output_is_decoded_whole(one, monkeypatch):
+    """PY-32: wherever the pieces end."""
+    stream = io.StringIO()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stream)
+        with ft.Executor(1) as executor:
+            executor.submit(print, "a" + "é" * 300_000).result(WAIT_S)
+    assert stream.getvalue() == "a" + "é" * 300_000 + "\n"
+
+
+def test_a_directory_that_is_gone_is_left_out_of_the_path(program, tmp_path):
+    """PY-30"""
+    done = program(
+        """
+        import fairtrial as ft, os, sys, tempfile
+        sys.path.insert(0, "")
+        os.chdir(tempfile.mkdtemp())
+        os.rmdir(os.getcwd())
+        ft.Executor(1).shutdown()
+        print("made")
+        """
+    )
+    assert done.stdout == "made\n", done.stderr
+
+
+def test_a_map_that_another_thread_advances_is_refused(one, gate):
+    """PY-20: as a generator does."""
+    results = one.map(work.pass_gate, [gate.path], [7])
+    values = []
+    thread = threading.Thread(target=lambda: values.append(next(results)))
+    thread.start()
+    wait_until(results._lock.locked)
+    with pytest.raises(ValueError, match="generator already executing"):
+        next(results)
+    gate.open()
+    thread.join(WAIT_S)
+    assert values == [7]
+    with pytest.raises(StopIteration):
+        next(results)
+
+
+def test_values_are_copied_when_there_are_many_mappings(one, monkeypatch):
+    """PY-46"""
+    monkeypatch.setattr(_values, "_MAX_MAPPINGS", 5)
+    gc.collect()
+    assert not _values._mappings
+    kept = [one.submit(bytearray, 100_000).outcome(WAIT_S) for _ in range(8)]
+    bodies = [outcome._take()[1] for outcome in kept]
+    assert [type(body) for body in bodies] == [memoryview] * 5 + [bytes] * 3
+    assert [outcome.value for outcome in kept] == [bytearray(100_000)] * 8
+    del bodies, kept
+    gc.collect()
+    assert not _values._mappings
