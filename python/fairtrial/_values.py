@@ -8,7 +8,7 @@ import pickle
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap
 from struct import Struct
 from typing import Any
-from weakref import WeakSet
+from weakref import ref
 
 from . import _engine, _views
 from ._interrupts import keep
@@ -19,7 +19,7 @@ _BUFFER_ALIGNMENT = 64
 _MAP_NORESERVE = 0x4000  # nothing is written to the pages that were there first
 
 _MAX_MAPPINGS = 8192  # the kernel allows a process 65,530 in all
-_mappings: WeakSet[mmap] = WeakSet()
+_mappings: set[ref[mmap]] = set()  # no `WeakSet`, whose steps are Python's: an interrupt there would be lost
 
 
 def take(raw: _engine.Outcome, kept: list[Any]) -> None:
@@ -46,7 +46,7 @@ def _move_pages(raw: _engine.Outcome, size: int, kept: list[Any]) -> None:
 
     # Python's own mapping of a file would keep a descriptor for each value; so the pages move under an anonymous one.
     pages = mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS | _MAP_NORESERVE, prot=PROT_READ | PROT_WRITE)
-    _mappings.add(pages)
+    _mappings.add(ref(pages, _mappings.discard))
     kept.append(memoryview(pages))
     first = ctypes.c_char.from_buffer(pages)
     try:
