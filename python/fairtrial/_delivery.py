@@ -23,9 +23,9 @@ class Delivery:
     def __init__(self) -> None:
         self.watch = _engine.Watch()
         self._callbacks: SimpleQueue[Any] = SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may watch, too
         self._threads: list[threading.Thread] = []
-        self._is_stopped = False
+        self.has_ended = False
 
     def start(self) -> _engine.Watch:
         """Where futures are put when their calls end."""
@@ -50,7 +50,7 @@ class Delivery:
 
     def settle_all(self, shared: Shared) -> None:
         """Returns when all calls that ended before are settled and the callbacks of one executor's have run."""
-        if self._threads and threading.current_thread() not in self._threads and not self._is_stopped:
+        if self._threads and threading.current_thread() not in self._threads and not self.has_ended:
             self._settle_watched()
             with shared.lock:
                 shared.called_back.wait_for(lambda: shared.callbacks == 0)
@@ -61,21 +61,22 @@ class Delivery:
             self.watch.put(marker)
             marker.passed.wait()
 
-    def stop(self) -> None:
-        """At the interpreter's end: what was settled before is delivered."""
+    def flush(self) -> None:
+        """When the main thread has ended: what was settled before is delivered. Other threads may go on."""
         self._settle_watched()
-        self.watch.close()
-        self._callbacks.put(None)
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join()
-        self._is_stopped = True
+        if self._threads:
+            marker = _Marker()
+            self._callbacks.put(marker)
+            marker.passed.wait()
+
+    def end(self) -> None:
+        """Only daemon threads are left, and ours will stand still: who watches from now on has to wait."""
+        self.has_ended = True
 
     def _settle(self) -> None:
         while True:
             futures = self.watch.next()
-            if futures is None:
-                return
+            assert futures is not None, "nobody closes it"
             for future in futures:
                 try:
                     future._settle()
@@ -86,8 +87,9 @@ class Delivery:
     def _run_callbacks(self) -> None:
         while True:
             future = self._callbacks.get()
-            if future is None:
-                return
+            if isinstance(future, _Marker):
+                future.passed.set()
+                continue
             try:
                 future._invoke_callbacks()
             except BaseException:

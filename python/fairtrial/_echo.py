@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from codecs import getincrementaldecoder
 
 from . import _engine
 
@@ -13,31 +14,32 @@ class Echo:
     """A tap for an executor's calls, and the thread that empties it, started with the first call."""
 
     def __init__(self) -> None:
-        self._tap: _engine.Tap | None = None
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._started: list[tuple[_engine.Tap, threading.Thread]] = []  # the first counts
+        self._lock = threading.RLock()  # a signal handler may submit during the first submit
 
     @property
     def tap(self) -> _engine.Tap:
         """Where the output of a call is to go."""
-        if self._tap is None:
+        if not self._started:
             with self._lock:
-                if self._tap is None:
+                if not self._started:
                     tap = _engine.Tap()
-                    self._thread = threading.Thread(target=_pass_on, args=(tap,), name="fairtrial-echo", daemon=True)
-                    self._thread.start()
-                    self._tap = tap
-        return self._tap
+                    thread = threading.Thread(target=_pass_on, args=(tap,), name="fairtrial-echo", daemon=True)
+                    thread.start()
+                    self._started.append((tap, thread))
+        return self._started[0][0]
 
     def close(self, wait: bool) -> None:
         """No call will follow; with `wait`, returns when all is passed on."""
-        if self._tap is not None and self._thread is not None:
-            self._tap.close()
-            if wait and self._thread is not threading.current_thread():
-                self._thread.join()
+        for tap, thread in self._started:
+            tap.close()
+            if wait and thread is not threading.current_thread():
+                thread.join()
 
 
 def _pass_on(tap: _engine.Tap) -> None:
+    # A piece may end within a character.
+    decoders = {number: getincrementaldecoder("utf-8")("replace") for number in (1, 2)}
     while True:
         piece = tap.next()
         if piece is None:
@@ -51,7 +53,7 @@ def _pass_on(tap: _engine.Tap) -> None:
                 while data:
                     data = data[os.write(descriptor, data) :]
             else:
-                stream.write(data.decode(errors="replace"))
+                stream.write(decoders[descriptor].decode(data))
                 getattr(stream, "flush", int)()
         except Exception:
             pass  # the host's own object: whatever it does, workers are not to wait for it

@@ -14,6 +14,8 @@ from typing import Any
 
 _UNCHANGING = frozenset((type(None), bool, int, float, complex, str, bytes))
 _MISSING = object()
+_NO_MODULES: set[str] = set()
+_MAX_KEPT_PICKLE = 64 << 10  # and no worker keeps a larger one
 
 
 def goes_by_value(function: Any) -> bool:
@@ -21,13 +23,21 @@ def goes_by_value(function: Any) -> bool:
     return type(function) is FunctionType and (function.__module__ == "__main__" or "<" in function.__qualname__)
 
 
+def by_value_modules() -> set[str]:
+    """Modules whose contents go by value because `cloudpickle` was told so."""
+    registered = getattr(sys.modules.get("cloudpickle"), "list_registry_pickle_by_value", None)
+    return registered() if registered is not None else _NO_MODULES
+
+
 def pickled(function: FunctionType, dumps: Callable[[Any], bytes]) -> bytes:
     """The function's pickle, as it is now."""
+    if by_value_modules():
+        return dumps(function)  # whatever it finds there may change
     known = _known.get(function)
     if known is not None and known.holds():
         return known.data
     data = dumps(function)
-    if _has_identity(function):
+    if _has_identity(function) and len(data) <= _MAX_KEPT_PICKLE:
         seen = _Seen(function)
         if seen.complete:
             _known[function] = _Known(data, seen)
@@ -48,7 +58,7 @@ class _Known:
     def holds(self) -> bool:
         for function, *parts in self.parts:
             function = function()
-            now = _parts(function) if function is not None else ()
+            now = _parts(function) if function is not None and not function.__dict__ else ()
             if len(now) != len(parts) or any(old is not new for old, new in zip(parts, now)):
                 return False
         for names, name, old in self.names:
@@ -93,7 +103,8 @@ class _Seen:
 def _parts(function: FunctionType) -> tuple[Any, ...]:
     keywords, annotations = function.__kwdefaults__ or {}, function.__annotations__
     named = (*keywords, None, *keywords.values(), None, *annotations, None, *annotations.values())
-    return function.__code__, function.__defaults__, *named
+    names = function.__name__, function.__qualname__, function.__module__, function.__doc__
+    return function.__code__, function.__defaults__, *names, *named
 
 
 def _has_identity(function: FunctionType) -> bool:
@@ -106,8 +117,11 @@ def _goes_by_name(thing: Any) -> bool:
         return sys.modules.get(thing.__name__) is thing
     if type(thing) is BuiltinFunctionType:
         return type(thing.__self__) in (type(None), ModuleType)  # and no method of some object
-    if isinstance(thing, (type, FunctionType)):
-        return thing.__module__ != "__main__" and "<" not in thing.__qualname__
+    if isinstance(thing, (type, FunctionType)) and thing.__module__ != "__main__":
+        found: Any = sys.modules.get(thing.__module__)
+        for part in thing.__qualname__.split("."):
+            found = getattr(found, part, None)
+        return found is thing  # and no wrapper that only bears the name
     return False
 
 

@@ -82,12 +82,15 @@ class Lifetime:
         finally:
             from ._delivery import delivery
 
-            delivery.stop()
+            delivery.flush()
 
     def end_backends(self) -> None:
         """Only daemon threads are left: nobody will see what their calls give."""
         for owner in list(self.executors | self.backends):
             owner.end(kill=True)
+        from ._delivery import delivery
+
+        delivery.end()
         _engine.exiting()
 
 

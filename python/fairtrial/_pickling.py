@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Any
 
 from . import _engine, _functions
+from ._interrupts import is_interrupt
 
 _HEAD = Struct("<QQ")
 _SIZE = Struct("<Q")
@@ -50,12 +51,15 @@ def body(work: Any) -> bytes:
 def dumps(thing: Any) -> tuple[bytes, list[memoryview]]:
     """A pickle and its buffers."""
     buffers: list[pickle.PickleBuffer] = []
-    try:
-        data = _dumps(thing, 5, buffer_callback=buffers.append)
-        if b"__main__" not in data:
-            return data, [buffer.raw() for buffer in buffers] if buffers else _NONE
-    except Exception:
-        pass  # a lambda, say: the other pickler, which takes ten times as long, knows how or says why not
+    if not _functions.by_value_modules():
+        try:
+            data = _dumps(thing, 5, buffer_callback=buffers.append)
+            if b"__main__" not in data:
+                return data, [buffer.raw() for buffer in buffers] if buffers else _NONE
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            # A lambda, say: the other pickler, which takes ten times as long, knows how or says why not.
     buffers.clear()
     data = _dumps_by_value(thing, buffers.append)
     return data, [buffer.raw() for buffer in buffers]
@@ -73,15 +77,22 @@ def _dumps_by_value(thing: Any, buffer_callback: Any = None) -> bytes:
     return file.getvalue()
 
 
-class _WorkerMain:
-    """Unpickled, the worker's own `__main__` globals."""
+class _MainModule:
+    """Unpickled, the worker's own `__main__`."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        names = "__import__('__main__').__dict__"
+        return __import__, ("__main__",)
+
+
+class _WorkerMain:
+    """Unpickled, its globals."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
         package = getattr(sys.modules.get("__main__"), "__package__", None)
         if package:  # run by `python -m`: its functions import relative to it
-            names = f"(lambda names: names.update(__package__={package!r}) or names)({names})"
-        return eval, (names,)
+            names = "__import__('__main__').__dict__"
+            return eval, (f"(lambda names: names.update(__package__={package!r}) or names)({names})",)
+        return vars, (_MainModule(),)
 
 
 def _chunks(data: bytes, buffers: list[memoryview], function: bytes | None) -> list[bytes | memoryview]:

@@ -28,11 +28,12 @@ from ._checks import (
     check_workers,
     refuse_unknown,
 )
+from ._interrupts import is_interrupt
 from .backends import engine_options
 from .calls import DEFAULT_CAPTURE_BYTES, Limits, as_limits, as_sandbox, engine_terms
 from .errors import is_ctrl_c
 from .futures import Future, Shared
-from .outcomes import Outcome, unstarted
+from .outcomes import Outcome, message, unstarted
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -173,8 +174,10 @@ class _Map(Iterator[T]):
     ) -> None:
         from collections import deque
         from itertools import islice
+        from threading import Lock
         from time import monotonic
 
+        self._lock = Lock()
         self._clock = monotonic
         self._end = None if timeout is None else monotonic() + timeout
         self._executor = executor if buffersize else None
@@ -185,6 +188,14 @@ class _Map(Iterator[T]):
         self._futures.extend(submit(fn, *item) for item in (islice(items, buffersize) if buffersize else items))
 
     def __next__(self) -> T:
+        if not self._lock.acquire(blocking=False):
+            raise ValueError("generator already executing")  # as the standard library's, for it is one there
+        try:
+            return self._next()
+        finally:
+            self._lock.release()
+
+    def _next(self) -> T:
         self._begun = True
         if not self._futures:
             raise StopIteration
@@ -234,6 +245,7 @@ class _Terms:
         if self._made is None or self._made[0] != sys.path or self._made[1] != argv:
             given = self.given
             env = dict(os.environ) if given["env"] == "inherit" else given["env"]
+            here = _cwd()
             python = {
                 "python": given["python"],
                 "python_path": [],
@@ -242,7 +254,7 @@ class _Terms:
                 "isolation": self.isolation,
                 "result": given["result"],
                 "host": {
-                    "sys_path": [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)],
+                    "sys_path": [entry or here for entry in sys.path if isinstance(entry, str) and (entry or here)],
                     "argv": list(argv),
                     "faulthandler": os.environ.get("PYTHONFAULTHANDLER") != "0",
                     "authkey": current_process().authkey.hex(),
@@ -291,8 +303,6 @@ class _Pool:
             raise RuntimeError("cannot schedule new futures after interpreter shutdown")
         try:
             pending = _pickling.submit(self.engine, terms.made(), work, self.echo.tap if terms.echo else None)
-        except KeyboardInterrupt:
-            raise
         except _engine.EngineError:
             if shared.error is not None:
                 raise BrokenProcessPool(*shared.error.args) from None
@@ -300,6 +310,8 @@ class _Pool:
                 raise RuntimeError("cannot schedule new futures after shutdown") from None
             raise
         except BaseException as error:
+            if is_interrupt(error):
+                raise
             return _failed(error)
         future: Future[Any] = Future(pending, shared)
         if self.has_initializer:
@@ -380,12 +392,19 @@ class _Over:
 def _failed(error: BaseException) -> Future[Any]:
     """A future of a call that could not be pickled."""
     if not isinstance(error, Exception):
-        failure = pickle.PicklingError(f"pickling raised {type(error).__name__}: {error}")
+        failure = pickle.PicklingError(f"pickling raised {type(error).__name__}: {message(error)}")
         failure.__cause__, error = error, failure
     future: Future[Any] = Future(_Over(), Shared())  # type: ignore[arg-type]
     future._answer = (None, error)
     future._taken = unstarted(error)
     return future
+
+
+def _cwd() -> str | None:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None  # removed meanwhile
 
 
 def default_workers() -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import pickle
 import threading
-import traceback
 from collections.abc import Callable
 from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED, LOGGER, PENDING, RUNNING
 from concurrent.futures.process import BrokenProcessPool, _RemoteTraceback
@@ -13,8 +12,9 @@ from typing import Any, Generic, TypeVar
 
 from . import _engine
 from ._delivery import delivery
+from ._interrupts import is_interrupt, keep
 from .errors import Cancelled, CandidateError, ResultError, error_of
-from .outcomes import Outcome, take_outcome
+from .outcomes import Outcome, message, report
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class Shared:
         self.trusted = trusted  # the calls are the host's own functions: it unpickles what they give
         self.error: BrokenProcessPool | None = None  # its initializer failed: the one thing that breaks it
         self.report: Callable[[Outcome], None] | None = None
-        self.lock = threading.Lock()
+        self.lock = _RLock()
         self.called_back = threading.Condition(self.lock)
         self.callbacks = 0  # futures whose callbacks are under way
 
@@ -47,7 +47,7 @@ class Future(concurrent.futures.Future[T], Generic[T]):
     # The call's state is the engine's; the base class's is brought up to it ("settled") when somebody looks at it
     # or, once somebody watches, when the call ends. So a future that is only waited for costs nobody a wake-up.
 
-    __slots__ = ("_answer", "_shared", "_interrupted", "_lock", "_pending", "_settled", "_taken")
+    __slots__ = ("_answer", "_kept", "_shared", "_lock", "_pending", "_settled", "_taken")
 
     def __init__(self, pending: _engine.Pending, shared: Shared) -> None:
         self._pending = pending
@@ -55,7 +55,7 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         self._settled: str | None = None
         self._answer: tuple[Any, BaseException | None] | None = None
         self._taken: Outcome | _engine.EngineError | None = None
-        self._interrupted: bytes | None = None
+        self._kept: list[Any] = []  # what the engine gave: an interrupt leaves it to whoever asks next
         self._lock = _RLock()  # the answer is made once
 
     def __getattr__(self, name: str) -> Any:
@@ -141,8 +141,11 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         # Whoever takes it looks at the state and may then wait to be told.
         condition: threading.Condition
         condition = self.__dict__.get("condition") or self.__dict__.setdefault("condition", threading.Condition())
-        if self._settled is None and not self._pending.watch(delivery.start(), self):
-            self._settle()
+        if self._settled is None:
+            if delivery.has_ended:
+                self._pending.wait()
+            if not self._pending.watch(delivery.start(), self):
+                self._settle()
         return condition
 
     @property
@@ -152,6 +155,9 @@ class Future(concurrent.futures.Future[T], Generic[T]):
                 return RUNNING
             if not self._pending.over():
                 return PENDING
+            condition = self.__dict__.get("condition")
+            if condition is not None and condition._is_owned():
+                return RUNNING  # whoever holds it may have looked before: what changes meanwhile is told afterwards
             self._settle()
         return self._settled or FINISHED
 
@@ -192,46 +198,60 @@ class Future(concurrent.futures.Future[T], Generic[T]):
         with self._lock:
             if self._taken is None:
                 try:
-                    self._taken = take_outcome(self._pending, closed=not self._shared.trusted)
+                    if not self._kept or type(self._kept[-1]) is not _engine.Outcome:
+                        keep(self._kept, self._pending.take)
+                    self._taken = self._make_outcome(self._kept[-1])
                 except _engine.EngineError as error:
                     self._taken = error
-                else:
-                    if self._answer is not None and self._answer[1] is None:
-                        self._taken._value = (self._answer[0],)
             if isinstance(self._taken, Outcome):
                 return self._taken
             raise self._taken.with_traceback(None)
 
+    def _make_outcome(self, raw: _engine.Outcome) -> Outcome:
+        outcome = Outcome(raw, closed=not self._shared.trusted)
+        outcome._state["call_id"] = self._pending.call_id
+        if self._answer is None:
+            if type(self._kept[0]) is bytes:
+                outcome._put_pickle(self._kept[0])
+        elif self._answer[1] is None:
+            outcome._value = (self._answer[0],)
+        return outcome
+
     def _take_answer(self) -> tuple[Any, BaseException | None]:
         self._pending.wait_answer()  # of a cancelled call it is on its way
         with self._lock:
-            answer = self._answer or self._read_answer()
-            if not (isinstance(self._taken, Outcome) and self._taken._closed):  # that can be opened later
-                self._answer = answer
+            answer = self._answer
+            if answer is None:
+                answer = self._read_answer()
+                if not (isinstance(self._taken, Outcome) and self._taken._closed):  # that can be opened later
+                    self._answer = answer
+                    self._kept.clear()
         if self._shared.report is not None and self._settled is None:
             self._settle()  # whoever hears of a failed initializer finds the executor broken
         return answer
 
     def _read_answer(self) -> tuple[Any, BaseException | None]:
-        direct = self._taken is None and self._shared.trusted
-        pickled = self._interrupted or (self._pending.take_pickle() if direct else None)
-        if pickled is None:
+        if self._taken is not None or not self._shared.trusted:
+            return self._read_outcome()
+        if not self._kept:
+            keep(self._kept, self._pending.take_pickle)
+        pickled = self._kept[0]
+        if type(pickled) is not bytes:
             return self._read_outcome()
         try:
             return _loads(pickled), None
-        except KeyboardInterrupt:
-            self._interrupted = pickled  # somebody may ask again
-            raise
         except BaseException as error:
+            if is_interrupt(error):
+                raise
             return None, self._bad_result(error)
 
     def _bad_result(self, error: BaseException) -> ResultError:
-        message = f"bad_result: the value cannot be unpickled: {type(error).__name__}: {error}"
+        text = f"bad_result: the value cannot be unpickled: {type(error).__name__}: {message(error)}"
         outcome = self._take_outcome()
         outcome._value = error
-        failure = ResultError(message, outcome)
+        failure = ResultError(text, outcome)
         # As text: the error itself would keep its frames.
-        failure.__cause__ = _RemoteTraceback(f'\n"""\n{"".join(traceback.format_exception(error))}"""')  # type: ignore[arg-type]  # it takes text
+        failure.__cause__ = _RemoteTraceback(f'\n"""\n{report(error)}"""')  # type: ignore[arg-type]  # it takes text
         return failure
 
     def _read_outcome(self) -> tuple[Any, BaseException | None]:
@@ -248,9 +268,9 @@ class Future(concurrent.futures.Future[T], Generic[T]):
             return None, original(outcome, self._shared.trusted)
         try:
             return outcome.value, None
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if is_interrupt(error):
+                raise
             return None, error if outcome._closed else self._bad_result(error)
 
 
@@ -273,7 +293,9 @@ def original(outcome: Outcome, trusted: bool) -> BaseException:
     if trusted and outcome.verdict in ("exception", "bad_result") and outcome._exception is not None:
         try:
             exception = pickle.loads(outcome._exception)
-        except BaseException:
+        except BaseException as error_of_its_own:
+            if is_interrupt(error_of_its_own):
+                raise
             exception = None  # of a class that cannot be made from its arguments, say
         if isinstance(exception, BaseException):
             failure = exception

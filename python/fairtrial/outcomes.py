@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from . import _engine, _values
+from ._interrupts import is_interrupt
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Outcome:
         self._raw: _engine.Outcome | None = raw
         self._state: dict[str, Any] = {}
         self._lock = threading.RLock()
-        self._body: tuple[str, bytes | memoryview] | None = None
+        self._body: Any = []  # format and encoded value, once it is taken
         form = raw.value_form()
         self._closed = closed and form is not None and form[0] == "pickle"
         self._value: tuple[Any] | BaseException | None = None if form else (None,)
@@ -136,28 +137,27 @@ class Outcome:
         with self._lock:
             if self._value is None:
                 try:
-                    self._value = (self._load(),)
-                except KeyboardInterrupt:
-                    raise  # somebody may ask again
+                    self._value = (_values.decode(*self._take()),)
                 except BaseException as error:
-                    self._value = error
+                    if not is_interrupt(error):  # then somebody may ask again
+                        self._value = error
                     raise
-                self._closed = False
+            self._body = []
             if isinstance(self._value, BaseException):
                 raise self._value
+            self._closed = False
             return self._value[0]
 
-    def _load(self) -> Any:
-        value = _values.decode(*self._take())
-        self._body = None
-        return value
+    def _put_pickle(self, data: bytes) -> None:
+        """The value as it was taken from the engine before."""
+        self._body, self._value = ("pickle", _values.pickle_body(data)), None
 
     def _take(self) -> tuple[str, bytes | memoryview]:
         """Format and encoded value; the engine gives it once."""
-        if self._body is None:
-            assert self._raw is not None, "without one the value is there"
-            self._body = _values.take(self._raw)
-        return self._body
+        if self._raw is not None:
+            _values.take(self._raw, self._body)
+        format, body = self._body
+        return format, body
 
     @property
     def error(self) -> Error | None:
@@ -228,11 +228,10 @@ def take_outcome(pending: _engine.Pending, *, closed: bool) -> Outcome:
 
 def unstarted(error: BaseException) -> Outcome:
     """Of a call that never reached the engine."""
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     nothing = Metrics(**dict.fromkeys(field.name for field in fields(Metrics)))
     state = {
         "verdict": "setup_failed",
-        "error": Error(type(error).__name__, str(error), text),
+        "error": Error(type(error).__name__, message(error), report(error)),
         "exception": None,
         "exit": None,
         "stdout": ("", 0),
@@ -241,6 +240,25 @@ def unstarted(error: BaseException) -> Outcome:
         "in_force": {},
     }
     return _restore(state, (None,), ("", b""))
+
+
+def report(error: BaseException) -> str:
+    """An exception's traceback, whatever its methods do."""
+    return _guarded(lambda: "".join(traceback.format_exception(type(error), error, error.__traceback__)))
+
+
+def message(error: BaseException) -> str:
+    """An exception's text, whatever its methods do."""
+    return _guarded(lambda: str(error))
+
+
+def _guarded(text: Callable[[], str]) -> str:
+    try:
+        return text()
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        return "<unprintable>"
 
 
 def _restore(state: dict[str, Any], value: Any, body: tuple[str, bytes]) -> Outcome:

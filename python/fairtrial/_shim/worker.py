@@ -83,7 +83,7 @@ class Worker:
         self.terms = Terms(STARTUP)
         self.after_import = AfterImport()
         self.compiled = {}
-        self.functions = {}
+        self.functions = Functions()
         self.initialized = None
         self.host = host
         self.authkey = authkey
@@ -361,22 +361,12 @@ class Worker:
                     function, args, kwargs = loads(payload[start + 16 : start + 16 + length])
                     return function, args, kwargs
             pickle, buffers, by_value = _split_pickle(self.body(header, payload, start))
-            function = self.function(bytes(by_value)) if by_value else None
+            function = self.functions.make(bytes(by_value)) if by_value else None
             work = loads(pickle, buffers=buffers) if buffers else loads(pickle)
             function, args, kwargs = (function,) + work if by_value else work
         except BaseException as error:
             raise SetupFailed("cannot unpickle %s: %s" % (what, summary(error))) from error
         return function, args, kwargs
-
-    def function(self, pickle):
-        """A function that came by value: made once, and again when it has changed."""
-        function = self.functions.get(pickle)
-        if function is None:
-            function = _pickle_functions["loads"](pickle)
-            if len(self.functions) >= _MAX_COMPILED:
-                self.functions.clear()
-            self.functions[pickle] = function
-        return function
 
     def know_source(self, filename, source):
         sources.clear()

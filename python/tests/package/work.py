@@ -214,7 +214,14 @@ class OwnError(Exception):
 # -- trouble on the way
 
 
+class Unshowable(Exception):
+    def __str__(self):
+        raise ValueError("not to be shown")
+
+
 def _act(how):
+    if how == "unshowable":
+        raise Unshowable
     if how == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     elif how == "exit":
