@@ -266,7 +266,7 @@ STRICT = {"level": "strict"}
         ({"network": "none"}, ValueError, "`level` is missing"),
         (STRICT | {"netwrk": "none"}, TypeError, "did you mean 'network'"),
         (STRICT | {"network": "lo"}, ValueError, "`sandbox.network`: `lo` is none of"),
-        (STRICT | {"network": 3}, ValueError, "`sandbox.network` must be a text"),
+        (STRICT | {"network": 3}, ValueError, "`sandbox.network` must be text"),
         (STRICT | {"on_missing": "warn"}, ValueError, "neither `fail` nor `degrade`"),
         (STRICT | {"read": "/data"}, ValueError, "`sandbox.read` is a list"),
         (STRICT | {"write": [""]}, ValueError, "`sandbox.write` has an empty path"),
