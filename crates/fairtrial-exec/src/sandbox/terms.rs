@@ -159,7 +159,7 @@ fn home_of(program: &Path) -> Option<PathBuf> {
 fn outermost<'a>(paths: impl Iterator<Item = &'a Path>) -> Vec<&'a Path> {
     let mut paths: Vec<&Path> = paths.filter(|path| path.parent().is_some()).collect();
     paths.sort_unstable();
-    paths.dedup_by(|inner, outer| inner.starts_with(&*outer));
+    paths.dedup_by(|inner, outer| inner.starts_with(*outer));
     paths
 }
 

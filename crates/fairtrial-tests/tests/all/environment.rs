@@ -132,8 +132,9 @@ fn as_nobody(program: &Path) -> Command {
 /// EX-40: a host that is not the command line stays open to debuggers, and says so.
 #[test]
 fn a_library_host_at_level_none_reports_its_environment_as_unguarded() {
-    let report = LocalBackend::sandbox_report();
+    let report = LocalBackend::sandbox_report(fairtrial_exec::Level::None);
     let guard = report
+        .mechanisms
         .iter()
         .find(|mechanism| mechanism.name == "environ_guard");
     assert_eq!(guard.map(|guard| guard.state.name()), Some("unavailable"));
