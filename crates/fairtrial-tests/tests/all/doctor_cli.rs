@@ -66,8 +66,10 @@ fn it_says_for_people_what_works_and_what_is_in_force() {
     );
     for part in [
         "node `ward 7`\n",
-        "\nisolation levels\n  none     available\n  limits   not in this version\n  strict   not in this version\n",
+        "\nisolation levels\n  none     available\n  limits   available\n  strict   available\n",
         "\nmechanisms at level `none`\n",
+        "\nmechanisms at level `strict`\n",
+        ", write_canary denied, ",
         "\nself-test\n  command  ok: `true` in ",
         "\n  python   ok: `python3` in ",
     ] {
@@ -90,10 +92,21 @@ fn with_json_it_is_one_object_with_a_state_for_each_mechanism() {
     assert_eq!(run.stdout, format!("{report}\n"), "one line");
     assert_eq!(
         report["levels"]["strict"],
-        json!({"available": false, "state": "not in this version"})
+        json!({"available": true, "state": "available"})
     );
-    let mechanisms = report["mechanisms"]["none"].as_object().unwrap();
-    assert!(!mechanisms.is_empty());
+    // SB-41: what is said to be enforced was tried.
+    assert_eq!(
+        report["reports"]["limits"]["selftest"]["read_environ"],
+        "denied"
+    );
+    assert_eq!(report["reports"]["strict"]["selftest"]["connect"], "denied");
+    assert_eq!(
+        report["reports"]["strict"]["selftest"]["memory_limit"],
+        "denied"
+    );
+    let levels = ["none", "limits", "strict"];
+    let mechanisms = levels.map(|level| report["mechanisms"][level].as_object().unwrap());
+    let mechanisms = mechanisms.into_iter().flatten();
     for (name, mechanism) in mechanisms {
         let state = mechanism["state"].as_str().unwrap();
         let states = ["enforced", "sampled", "partial", "unavailable"];
