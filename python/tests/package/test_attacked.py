@@ -1,16 +1,15 @@
 """What an attacker found."""
 
-import contextlib
 import gc
 import io
 import itertools
-import os
 import sys
 import textwrap
 import threading
 
 import pytest
 import work
+from interrupted_host import at_step
 from support import WAIT_S, wait_until
 
 import fairtrial as ft
@@ -175,65 +174,20 @@ def test_workers_and_hosts_keep_no_large_functions(program):
     assert by_value(program, text) == ["[True, True] False"]
 
 
-@contextlib.contextmanager
-def at_step(step, act, file=None):
-    """Has something done before one of the steps that the package's own code makes, as a signal handler would."""
-    package = os.path.dirname(ft.__file__)
-    left = step
-
-    def trace(frame, event, argument):
-        nonlocal left
-        name = frame.f_code.co_filename
-        if os.path.dirname(name) == package and file in (None, name):
-            frame.f_trace_opcodes = True
-            left -= event == "opcode"
-            if left < 0:
-                sys.settrace(None)
-                act()
-        return trace
-
-    tracer = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(tracer)
-
-
-def interrupt():
-    raise KeyboardInterrupt
+def check_steps(steps):
+    if steps == 0 and sys.version_info >= (3, 12):
+        pytest.skip("this interpreter does not trace the instructions of frames that are entered later")
+    assert steps > 20, "there was nothing to interrupt"
 
 
 @pytest.mark.parametrize("size", [10, 100_000, 3_000_000], ids=["small", "mapped", "large"])
 @pytest.mark.parametrize("how", ["result", "outcome"])
-def test_an_interrupt_loses_no_value(one, size, how):
+def test_an_interrupt_loses_no_value(program, size, how):
     """PY-49: wherever it comes."""
-    value = b"x" * size
-
-    def by_result(future):
-        return future.result(0)
-
-    def by_outcome(future):
-        return future.outcome(0).value
-
-    asks = [by_result, by_outcome]
-    ask, other = asks if how == "result" else reversed(asks)
-    steps = 0
-    while True:
-        future = one.submit(work.same, value)
-        wait_until(future.done)
-        try:
-            with at_step(steps, interrupt):
-                assert ask(future) == value
-            break
-        except KeyboardInterrupt:
-            pass
-        first, second = (ask, other) if steps % 2 else (other, ask)
-        assert first(future) == value and second(future) is first(future), steps
-        steps += 1
-    if steps == 0 and sys.version_info >= (3, 12):
-        pytest.skip("this interpreter does not trace the instructions of frames that are entered later")
-    assert steps > 20, "there was nothing to interrupt"
+    done = program("import interrupted_host\ninterrupted_host.main()\n", how, str(size))
+    assert done.returncode == 0, done.stderr
+    steps = int(done.stdout)
+    check_steps(steps)
 
 
 def test_a_state_stays_while_it_is_looked_at(one, gate):
@@ -358,7 +312,7 @@ def test_a_signal_handler_can_submit_during_the_first_submit():
             assert [each.result(WAIT_S) for each in inner] == [2] * len(inner)
         if not inner:
             break
-    assert step > 20, "there was nothing to interrupt"
+    check_steps(step)
 
 
 def test_output_is_decoded_whole(one, monkeypatch):

@@ -108,19 +108,17 @@ impl ArgumentFile {
         self.file.as_fd()
     }
 
-    /// Filled: a fully sealed memfd, or a spill file open for reading only.
+    /// Filled: a fully sealed memfd, or a file open for reading only.
     ///
-    /// The worker could still open a spill file anew for writing; that harms nobody else, since the engine maps no
-    /// argument and sends each file to one worker.
+    /// The kernel refuses seals while it holds one of the pages itself, to move it, say. The worker could still open an
+    /// unsealed file anew for writing; that harms nobody else, since the engine maps no argument and sends each file
+    /// to one worker.
     pub fn seal(self) -> Result<OwnedFd, EngineError> {
-        match self.storage {
-            Storage::Memory if memfd::seal(&self.file) => Ok(self.file),
-            Storage::Memory => Err(EngineError::io("sealing a large argument")(
-                io::Error::from(io::ErrorKind::ResourceBusy),
-            )),
-            Storage::Disk => nameless::reopen_readonly(&self.file)
-                .map_err(EngineError::io("reopening a large argument")),
+        if matches!(self.storage, Storage::Memory) && memfd::seal(&self.file) {
+            return Ok(self.file);
         }
+        nameless::reopen_readonly(&self.file)
+            .map_err(EngineError::io("reopening a large argument"))
     }
 }
 
@@ -129,4 +127,25 @@ pub fn sealed_argument(bytes: &[u8], policy: &SpillPolicy) -> Result<OwnedFd, En
     let file = ArgumentFile::create(bytes.len() as u64, policy)?;
     file_io::write_all(file.fd(), bytes).map_err(EngineError::io("writing a large argument"))?;
     file.seal()
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::{Errno, pwrite};
+
+    use super::*;
+
+    /// EX-58
+    #[test]
+    fn an_argument_that_the_kernel_does_not_seal_can_be_read_only() {
+        let file = ArgumentFile {
+            storage: Storage::Memory,
+            file: memfd::create(3).unwrap(),
+        };
+        file_io::write_all(file.fd(), b"abc").unwrap();
+        rustix::fs::fcntl_add_seals(file.fd(), rustix::fs::SealFlags::SEAL).unwrap();
+        let argument = file.seal().unwrap();
+        assert_eq!(pwrite(&argument, b"x", 0), Err(Errno::BADF));
+        assert_eq!(rustix::io::pread(&argument, &mut [0; 4], 0), Ok(3));
+    }
 }
