@@ -31,7 +31,8 @@ pub(crate) struct Options {
 }
 
 fn level(text: &str) -> Result<String, String> {
-    text.parse::<Level>().map(|level| level.to_string())
+    let level = text.parse::<Level>().map_err(|error| error.to_string())?;
+    Ok(level.to_string())
 }
 
 /// Which part this process is.

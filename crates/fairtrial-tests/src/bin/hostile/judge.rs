@@ -57,9 +57,6 @@ pub(crate) fn judge(trial: &Trial, level: Level, uid: u32, record: &Record) -> J
         let host = record.host.clone().unwrap_or_default();
         return Judgement::Failed(vec![format!("the engine's host told nothing; {host}")]);
     };
-    if let Some(reason) = missing_mechanism(trial, level, &got.answer) {
-        return Judgement::Skipped(reason);
-    }
     let mut wrong = ending(trial.expected(level), &got.answer);
     if wrong.is_empty() {
         let checks = trial.checks.iter();
@@ -73,27 +70,41 @@ pub(crate) fn judge(trial: &Trial, level: Level, uid: u32, record: &Record) -> J
             wrong.push(format!("{who}: {told}"));
         }
     }
-    wrong.extend(
-        got.left
-            .iter()
-            .map(|left| format!("after the outcome: {left}")),
-    );
+    wrong.extend(first_few(&got.left, "after the outcome: "));
     wrong.extend(got.problems.iter().cloned());
     wrong.extend(record.host.clone());
-    wrong.extend(record.changes.iter().take(5).cloned());
-    match (wrong.is_empty(), trial.known) {
-        (true, None) => Judgement::Held,
-        // Other levels may have been spared it.
-        (true, Some(defect)) if level == Level::None => {
-            Judgement::Failed(vec![format!("mended: {defect}; take it out of the table")])
-        }
-        (true, Some(_)) => Judgement::Held,
-        (false, Some(defect)) => Judgement::Known(defect, wrong),
-        (false, None) => Judgement::Failed(wrong),
+    wrong.extend(first_few(&record.changes, ""));
+    let known = trial.known.filter(|known| (known.shows)(level, uid));
+    match (wrong.is_empty(), known) {
+        // Above `none` a race or another machine may have spared it.
+        (true, Some(known)) if level == Level::None => Judgement::Failed(vec![format!(
+            "mended: {}; take it out of the table",
+            known.defect
+        )]),
+        (true, _) => Judgement::Held,
+        (false, Some(known)) => Judgement::Known(known.defect, wrong),
+        (false, None) => match missing_mechanism(trial, level, &got.answer) {
+            Some(reason) => Judgement::Skipped(reason),
+            None => Judgement::Failed(wrong),
+        },
     }
 }
 
-/// A cell is claimed where its mechanisms are had; the outcome says which were weak.
+/// A bomb leaves thousands.
+fn first_few(found: &[String], what: &str) -> Vec<String> {
+    const FEW: usize = 5;
+    let mut told: Vec<_> = found
+        .iter()
+        .take(FEW)
+        .map(|one| format!("{what}{one}"))
+        .collect();
+    if found.len() > FEW {
+        told.push(format!("{what}and {} more", found.len() - FEW));
+    }
+    told
+}
+
+/// A cell that does not hold is claimed where its mechanisms are had; the outcome says which were weak.
 fn missing_mechanism(trial: &Trial, level: Level, answer: &Answer) -> Option<String> {
     let Answer::Outcome(outcome) = answer else {
         return None;
