@@ -12,7 +12,7 @@ use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, Signal, WaitOptions, wait, waitpid};
 use serde_json::Value as Json;
 
-use crate::cage::{BIN, Plan, command, own_pids_group};
+use crate::cage::{BIN, Plan, SmallGroup, command};
 use crate::census::{Census, processes};
 use crate::engine::{DIR, Job};
 use crate::expect::Record;
@@ -35,7 +35,8 @@ pub(crate) fn run(plan: &Plan, job: &str) -> Result<ExitCode, Refusal> {
     fs::write("/proc/sys/kernel/ns_last_pid", "1000")?;
     furnish(&trial, uid)?;
     let host_dir = Path::new(DIR).join("host");
-    if trial.setting == Setting::FewTasks && own_pids_group(FEW_TASKS).is_none() {
+    let few_tasks = (trial.setting == Setting::FewTasks).then(|| SmallGroup::of_tasks(FEW_TASKS));
+    if matches!(few_tasks, Some(None)) {
         let skipped = Record {
             skipped: Some("tasks cannot be counted by a control group here".into()),
             ..Record::default()

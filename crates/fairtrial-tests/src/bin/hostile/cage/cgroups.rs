@@ -199,13 +199,26 @@ pub(crate) fn must_be_limited(
     Ok(())
 }
 
-/// A group inside the cage that may hold so many tasks, with this process in it; none where tasks cannot be counted so.
-pub(crate) fn own_pids_group(tasks: u64) -> Option<PathBuf> {
-    let dir = Path::new("/sys/fs/cgroup/pids").join("few");
-    std::fs::create_dir(&dir).ok()?;
-    write(&dir, "pids.max", &tasks.to_string()).ok()?;
-    write(&dir, "cgroup.procs", &std::process::id().to_string()).ok()?;
-    Some(dir)
+/// A group inside the cage with little room, with this process in it, until it is dropped.
+pub(crate) struct SmallGroup(PathBuf);
+
+impl SmallGroup {
+    /// For so many tasks; none where tasks cannot be counted so.
+    pub(crate) fn of_tasks(most: u64) -> Option<Self> {
+        let dir = Path::new("/sys/fs/cgroup/pids").join("few");
+        std::fs::create_dir(&dir).ok()?;
+        write(&dir, "pids.max", &most.to_string()).ok()?;
+        write(&dir, "cgroup.procs", &std::process::id().to_string()).ok()?;
+        Some(Self(dir))
+    }
+}
+
+impl Drop for SmallGroup {
+    fn drop(&mut self) {
+        let parent = self.0.parent().expect("below the hierarchy's top");
+        write(parent, "cgroup.procs", &std::process::id().to_string()).ok(); // then it goes with the cage
+        std::fs::remove_dir(&self.0).ok();
+    }
 }
 
 /// Removes the groups, once everybody in them is gone.
