@@ -4,5 +4,5 @@
 int main(void) {
     for (;;)
         if (fork() == -1)
-            usleep(50000);
+            usleep(500000);
 }

@@ -4,4 +4,4 @@ def attack(places, what):
         try:
             os.fork()
         except OSError:
-            time.sleep(0.05)  # so that the machine can still be asked
+            time.sleep(0.5)  # so that the machine can still be asked

@@ -199,6 +199,26 @@ pub(crate) fn must_be_limited(
     Ok(())
 }
 
+/// Where the trials' processes get their processor time, apart from the suite's own: inside the cage, in version 1.
+const TRIALS: &str = "/sys/fs/cgroup/cpu/trials";
+
+/// Makes the trials' group: one processor for all of them, so that a bomb leaves some to the suite and to the machine.
+pub(super) fn make_trials_group() {
+    let dir = Path::new(TRIALS);
+    let written = std::fs::create_dir(dir)
+        .map_err(attempting(TRIALS))
+        .and_then(|()| {
+            write(dir, "cpu.cfs_quota_us", "100000")?;
+            write(dir, "cpu.rt_runtime_us", "20000")
+        });
+    written.ok(); // for the neighbours' sake; the trials go without it where it cannot be had
+}
+
+/// Puts a process there, and those that it will start.
+pub(crate) fn give_trial_share(pid: u32) {
+    write(Path::new(TRIALS), "cgroup.procs", &pid.to_string()).ok(); // as above
+}
+
 /// A group inside the cage with little room, with this process in it, until it is dropped.
 pub(crate) struct SmallGroup(PathBuf);
 
