@@ -27,8 +27,6 @@ pub(crate) const AT_MOST: Duration = Duration::from_secs(60);
 const AROUND: Duration = Duration::from_secs(35);
 /// SB-10: after the engine's end.
 const GONE_IN: Duration = Duration::from_secs(1);
-/// Enough for an engine and a dozen calls.
-const FEW_TASKS: u64 = 24;
 
 pub(crate) fn run(plan: &Plan, job: &str) -> Result<ExitCode, Refusal> {
     let (trial, _) = Job::read(job)?;
@@ -37,8 +35,11 @@ pub(crate) fn run(plan: &Plan, job: &str) -> Result<ExitCode, Refusal> {
     fs::write("/proc/sys/kernel/ns_last_pid", "1000")?;
     furnish(&trial, uid)?;
     let host_dir = Path::new(DIR).join("host");
-    let few_tasks = (trial.setting == Setting::FewTasks).then(|| SmallGroup::of_tasks(FEW_TASKS));
-    if matches!(few_tasks, Some(None)) {
+    let few_tasks = match trial.setting {
+        Setting::FewTasks(most) | Setting::Contained(most) => SmallGroup::of_tasks(most),
+        _ => None,
+    };
+    if matches!(trial.setting, Setting::FewTasks(_)) && few_tasks.is_none() {
         let skipped = Record {
             skipped: Some("tasks cannot be counted by a control group here".into()),
             ..Record::default()

@@ -53,8 +53,10 @@ pub(crate) enum Setting {
     Plain,
     /// A spill directory of a few mebibytes.
     SmallDisk,
-    /// Room for two dozen tasks.
-    FewTasks,
+    /// Room for so many tasks, or the trial is skipped.
+    FewTasks(u64),
+    /// Room for so many tasks, where that can be had: a bomb that is not stopped need not fill the cage.
+    Contained(u64),
 }
 
 /// What is run.

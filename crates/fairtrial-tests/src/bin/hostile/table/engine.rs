@@ -35,7 +35,7 @@ pub(super) fn rows() -> Vec<Trial> {
             .everywhere(EngineError("Spill"))
             .fast(),
         story("H45", "descriptors", Story::FewDescriptors).fast(),
-        story("H45", "tasks", Story::FewTasks).setting(Setting::FewTasks),
+        story("H45", "tasks", Story::FewTasks).setting(Setting::FewTasks(24)),
         story("H45", "watches", Story::FewWatches),
     ]
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fairtrial_exec::Level;
 use fairtrial_exec::Verdict::{ProcessLimit, Signal, Timeout};
 
-use super::{Check, Trial, c, ok, python, source};
+use super::{Check, Setting, Trial, c, ok, python, source};
 use crate::expect::Expected::{Denied, Verdict};
 
 /// Far below what the cage allows.
@@ -15,6 +15,7 @@ pub(super) fn rows() -> Vec<Trial> {
     let bomb = |mut trial: Trial| {
         trial.limits.processes = Some(FEW);
         trial.timeout = Duration::from_secs(5);
+        trial.setting = Setting::Contained(10 * FEW);
         trial.above_none(Verdict(ProcessLimit))
     };
     let fork_bomb = |trial| {
