@@ -1,8 +1,8 @@
-/* Forks for ever, every child too; each waits a little so that the machine can still be asked. */
+/* Forks for ever, every child too; who cannot waits a little, so that the machine can still be asked. */
 #include <unistd.h>
 
 int main(void) {
     for (;;)
         if (fork() == -1)
-            usleep(1000);
+            usleep(500000);
 }

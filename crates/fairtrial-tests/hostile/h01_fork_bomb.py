@@ -4,4 +4,4 @@ def attack(places, what):
         try:
             os.fork()
         except OSError:
-            time.sleep(0.001)
+            time.sleep(0.5)  # so that the machine can still be asked

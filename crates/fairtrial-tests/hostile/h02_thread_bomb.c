@@ -15,6 +15,6 @@ int main(void) {
     for (;;) {
         pthread_t thread;
         if (pthread_create(&thread, &small, stay, NULL) != 0)
-            usleep(1000);
+            usleep(500000);
     }
 }

@@ -8,4 +8,4 @@ def attack(places, what):
         try:
             threading.Thread(target=time.sleep, args=(TOO_LONG,), daemon=True).start()
         except RuntimeError:
-            time.sleep(0.001)
+            time.sleep(0.5)

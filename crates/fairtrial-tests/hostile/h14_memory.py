@@ -32,16 +32,16 @@ def shared(size):
     return mapping
 
 
-def shared_file(directory):
+def nameless_file(directory):
+    """Of a file that is not left behind when this is stopped."""
+
     def act(size):
         path = os.path.join(directory, "sin-%d" % os.getpid())
-        with open(path, "wb", 0) as file:
-            try:
-                for _ in range(size // PIECE):
-                    file.write(b"x" * PIECE)
-            finally:
-                os.unlink(path)
-            time.sleep(TOO_LONG)
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        os.unlink(path)
+        for _ in range(size // PIECE):
+            os.write(file, b"x" * PIECE)
+        return file
 
     return act
 
@@ -54,7 +54,7 @@ def memory_file(size):
 
 
 def scratch(size):
-    return shared_file(os.environ["TMPDIR"])(size)
+    return nameless_file(os.environ["TMPDIR"])(size)
 
 
 def populate(size):
@@ -97,7 +97,7 @@ WAYS = {
     "one process": one_process,
     "50 children": children,
     "shared mapping": shared,
-    "/dev/shm": shared_file("/dev/shm"),
+    "/dev/shm": nameless_file("/dev/shm"),
     "memory file": memory_file,
     "scratch": scratch,
     "populate": populate,

@@ -16,7 +16,7 @@ with open(sys.argv[1]) as file:
     canaries = json.load(file)
 secret = canaries["key"].encode()
 libc.syscall(KEYCTL, JOIN_SESSION, None)
-if libc.syscall(ADD_KEY, b"user", secret, secret, len(secret), ctypes.c_int(SESSION_RING)) == -1:
+if libc.syscall(ADD_KEY, b"user", b"hostile", secret, len(secret), ctypes.c_int(SESSION_RING)) == -1:
     sys.stderr.write("no keyring to put a canary in: %s\n" % os.strerror(ctypes.get_errno()))
 held = os.memfd_create("held", 0)
 os.write(held, canaries["descriptor"].encode())

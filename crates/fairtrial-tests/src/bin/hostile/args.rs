@@ -31,9 +31,7 @@ pub(crate) struct Options {
 }
 
 fn level(text: &str) -> Result<String, String> {
-    let level = text
-        .parse::<Level>()
-        .map_err(|invalid| invalid.to_string())?;
+    let level = text.parse::<Level>().map_err(|error| error.to_string())?;
     Ok(level.to_string())
 }
 

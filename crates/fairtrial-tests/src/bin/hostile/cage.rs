@@ -17,7 +17,7 @@ use crate::args::Options;
 use crate::show::{self, Refusal, attempting};
 use crate::table;
 use cgroups::Group;
-pub(crate) use cgroups::own_pids_group;
+pub(crate) use cgroups::{SmallGroup, give_trial_share};
 use namespaces::Namespaces;
 pub(crate) use room::{BIN, HOME, TMP, WORLD_ADDRESSES};
 

@@ -12,7 +12,7 @@ use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, Signal, WaitOptions, wait, waitpid};
 use serde_json::Value as Json;
 
-use crate::cage::{BIN, Plan, command, own_pids_group};
+use crate::cage::{BIN, Plan, SmallGroup, command, give_trial_share};
 use crate::census::{Census, processes};
 use crate::engine::{DIR, Job};
 use crate::expect::Record;
@@ -23,10 +23,10 @@ use crate::table::{Attack, Setting, Trial, source};
 
 /// SB-71: of one program.
 pub(crate) const AT_MOST: Duration = Duration::from_secs(60);
+/// Beyond a program's own deadline: the engine's start, the calls beside it, the host's patience.
+const AROUND: Duration = Duration::from_secs(35);
 /// SB-10: after the engine's end.
 const GONE_IN: Duration = Duration::from_secs(1);
-/// Enough for an engine and a dozen calls.
-const FEW_TASKS: u64 = 24;
 
 pub(crate) fn run(plan: &Plan, job: &str) -> Result<ExitCode, Refusal> {
     let (trial, _) = Job::read(job)?;
@@ -35,7 +35,11 @@ pub(crate) fn run(plan: &Plan, job: &str) -> Result<ExitCode, Refusal> {
     fs::write("/proc/sys/kernel/ns_last_pid", "1000")?;
     furnish(&trial, uid)?;
     let host_dir = Path::new(DIR).join("host");
-    if trial.setting == Setting::FewTasks && own_pids_group(FEW_TASKS).is_none() {
+    let few_tasks = match trial.setting {
+        Setting::FewTasks(most) | Setting::Contained(most) => SmallGroup::of_tasks(most),
+        _ => None,
+    };
+    if matches!(trial.setting, Setting::FewTasks(_)) && few_tasks.is_none() {
         let skipped = Record {
             skipped: Some("tasks cannot be counted by a control group here".into()),
             ..Record::default()
@@ -45,7 +49,7 @@ pub(crate) fn run(plan: &Plan, job: &str) -> Result<ExitCode, Refusal> {
     }
     let before = Census::take(&host_dir);
     let mut host = start_host(plan, job, &host_dir)?;
-    let ended = wait_for(&mut host)?;
+    let ended = wait_for(&mut host, AT_MOST.min(trial.timeout + AROUND))?;
     reap_until_alone()?;
     let record = Record {
         got: read_answer(&host_dir),
@@ -120,12 +124,14 @@ fn start_host(plan: &Plan, job: &str, dir: &Path) -> Result<Child, Refusal> {
     if uid != 0 {
         host.uid(uid).gid(uid); // and no other groups
     }
-    Ok(host.spawn()?)
+    let host = host.spawn()?;
+    give_trial_share(host.id());
+    Ok(host)
 }
 
 /// Its end, or the end of our patience; meanwhile orphans are taken in, as the first process does.
-fn wait_for(host: &mut Child) -> Result<ExitStatus, Refusal> {
-    let give_up = Instant::now() + AT_MOST;
+fn wait_for(host: &mut Child, at_most: Duration) -> Result<ExitStatus, Refusal> {
+    let give_up = Instant::now() + at_most;
     let pid = Pid::from_child(host);
     loop {
         while let Ok(Some((ended, status))) = wait(WaitOptions::NOHANG) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fairtrial_exec::{
     Answer as EngineAnswer, Backend, Call, CallId, Event, Execution, Level, LocalBackend,
-    LocalConfig, Shutdown, Verdict,
+    LocalConfig, Sandbox, Shutdown, Verdict,
 };
 use fairtrial_tests::{Process, arguments};
 use serde::{Deserialize, Serialize};
@@ -24,8 +24,12 @@ use crate::{census, stories};
 
 /// The trial's own directory: `host` is the suite's, `spill` the engine's, `outside` somebody else's.
 pub(crate) const DIR: &str = "/tmp/cell";
-/// Longer than any call here may take.
-const PATIENCE: Duration = Duration::from_secs(45);
+/// Longer than an engine takes to begin.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// After a call's own deadline.
+const BEYOND: Duration = Duration::from_secs(10);
+/// The error of a call that has no outcome.
+pub(crate) const NO_ANSWER: &str = "NoAnswer";
 /// A program's tree may take so long to vanish.
 pub(crate) const GONE_IN: Duration = Duration::from_secs(1);
 
@@ -45,12 +49,7 @@ impl Job {
         let job: Self = serde_json::from_str(text)?;
         let trial =
             table::find(&job.trial).ok_or_else(|| Refusal(format!("no trial `{}`", job.trial)))?;
-        Ok((
-            trial,
-            job.level
-                .parse()
-                .map_err(|invalid: fairtrial_exec::InvalidCall| Refusal(invalid.to_string()))?,
-        ))
+        Ok((trial, job.level.parse()?))
     }
 }
 
@@ -83,11 +82,15 @@ pub(crate) fn run(plan: &Plan, job: &str) -> Result<ExitCode, Refusal> {
             Attack::Story(story) => stories::tell(&stage, story).await,
             _ => stage.attack().await,
         };
-        let ended = tokio::time::timeout(PATIENCE, stage.backend.shutdown(Shutdown::now()));
-        ended
-            .await
-            .map_err(|_| Refusal("the engine does not shut down".into()))?;
-        got
+        let ended = tokio::time::timeout(BEYOND, stage.backend.shutdown(Shutdown::now()));
+        if ended.await.is_ok() {
+            return got;
+        }
+        std::mem::forget(stage); // dropped, it would wait for the engine again
+        got.map(|mut got| {
+            got.problems.push("the engine does not shut down".into());
+            got
+        })
     })?;
     got.seconds = begun.elapsed().as_secs_f64();
     tell(&got)?;
@@ -159,6 +162,9 @@ impl<'a> Stage<'a> {
             left: left_running().await,
             ..Got::default()
         };
+        if matches!(&got.answer, Answer::Error { kind, .. } if kind == NO_ANSWER) {
+            return Ok(got); // nobody else would be answered
+        }
         let more = census::ports()
             .into_iter()
             .filter(|port| !ports.contains(port));
@@ -194,11 +200,12 @@ impl<'a> Stage<'a> {
 
     /// What becomes of a call.
     pub(crate) async fn answer_of(&self, call: Execution) -> Answer {
-        match tokio::time::timeout(PATIENCE, call).await {
+        let patience = self.trial.timeout + BEYOND;
+        match tokio::time::timeout(patience, call).await {
             Ok(answer) => to_answer(answer),
             Err(_) => Answer::Error {
-                kind: "NoAnswer".into(),
-                message: format!("no outcome in {} s", PATIENCE.as_secs()),
+                kind: NO_ANSWER.into(),
+                message: format!("no outcome in {} s", patience.as_secs()),
             },
         }
     }
@@ -250,7 +257,7 @@ impl<'a> Stage<'a> {
 
     /// At the trial's level, by the cage's interpreter.
     pub(crate) fn terms(&self, mut call: Call) -> Call {
-        call.sandbox = fairtrial_exec::Sandbox::new(self.level);
+        call.sandbox = Sandbox::new(self.level);
         if let Some(python) = call.python_mut() {
             python.python = self.plan.python.display().to_string();
         }

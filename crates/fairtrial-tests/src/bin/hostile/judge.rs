@@ -3,7 +3,7 @@
 use fairtrial_exec::{Level, Verdict};
 use serde_json::Value as Json;
 
-use crate::expect::{Answer, Expected, Judgement, Record};
+use crate::expect::{Answer, Expected, Got, Judgement, Record};
 use crate::table::{Check, Trial};
 
 /// Refusals that mean: this cannot be reached from here. Others (EINVAL, EFAULT) would be the program's own mistakes.
@@ -53,18 +53,40 @@ pub(crate) fn judge(trial: &Trial, level: Level, uid: u32, record: &Record) -> J
     if let Some(reason) = &record.skipped {
         return Judgement::Skipped(reason.clone());
     }
-    let Some(got) = &record.got else {
-        let host = record.host.clone().unwrap_or_default();
-        return Judgement::Failed(vec![format!("the engine's host told nothing; {host}")]);
-    };
-    if let Some(reason) = missing_mechanism(trial, level, &got.answer) {
-        return Judgement::Skipped(reason);
+    let mut wrong = Vec::new();
+    match &record.got {
+        None => wrong.push("the engine's host told nothing".to_owned()),
+        Some(got) => {
+            wrong.extend(ending(trial.expected(level), &got.answer));
+            if !wrong.is_empty()
+                && let Some(reason) = missing_mechanism(trial, level, &got.answer)
+            {
+                return Judgement::Skipped(reason);
+            }
+            wrong.extend(around(trial, level, uid, got));
+        }
     }
-    let mut wrong = ending(trial.expected(level), &got.answer);
-    if wrong.is_empty() {
-        let checks = trial.checks.iter();
-        wrong.extend(checks.filter_map(|check| check_fails(*check, level, uid, &got.answer)));
+    wrong.extend(record.host.clone());
+    wrong.extend(first_few(&record.changes, ""));
+    let known = trial.known.filter(|known| (known.shows)(level, uid));
+    match (wrong.is_empty(), known) {
+        // Above `none` a race or another machine may have spared it.
+        (true, Some(known)) if level == Level::None => Judgement::Failed(vec![format!(
+            "mended: {}; take it out of the table",
+            known.defect
+        )]),
+        (true, _) => Judgement::Held,
+        (false, Some(known)) => Judgement::Known(known.defect, wrong),
+        (false, None) => Judgement::Failed(wrong),
     }
+}
+
+/// What else is not as it should be: the trial's own checks, the calls beside it, what it left, what a story found.
+fn around(trial: &Trial, level: Level, uid: u32, got: &Got) -> Vec<String> {
+    let checks = trial.checks.iter();
+    let mut wrong: Vec<_> = checks
+        .filter_map(|check| check_fails(*check, level, uid, &got.answer))
+        .collect();
     for (who, told) in [
         ("the sibling call", &got.sibling),
         ("the next call", &got.next),
@@ -73,27 +95,26 @@ pub(crate) fn judge(trial: &Trial, level: Level, uid: u32, record: &Record) -> J
             wrong.push(format!("{who}: {told}"));
         }
     }
-    wrong.extend(
-        got.left
-            .iter()
-            .map(|left| format!("after the outcome: {left}")),
-    );
+    wrong.extend(first_few(&got.left, "after the outcome: "));
     wrong.extend(got.problems.iter().cloned());
-    wrong.extend(record.host.clone());
-    wrong.extend(record.changes.iter().take(5).cloned());
-    match (wrong.is_empty(), trial.known) {
-        (true, None) => Judgement::Held,
-        // Other levels may have been spared it.
-        (true, Some(defect)) if level == Level::None => {
-            Judgement::Failed(vec![format!("mended: {defect}; take it out of the table")])
-        }
-        (true, Some(_)) => Judgement::Held,
-        (false, Some(defect)) => Judgement::Known(defect, wrong),
-        (false, None) => Judgement::Failed(wrong),
-    }
+    wrong
 }
 
-/// A cell is claimed where its mechanisms are had; the outcome says which were weak.
+/// A bomb leaves thousands.
+fn first_few(found: &[String], what: &str) -> Vec<String> {
+    const FEW: usize = 5;
+    let mut told: Vec<_> = found
+        .iter()
+        .take(FEW)
+        .map(|one| format!("{what}{one}"))
+        .collect();
+    if found.len() > FEW {
+        told.push(format!("{what}and {} more", found.len() - FEW));
+    }
+    told
+}
+
+/// A verdict that is not the table's is claimed where its mechanisms are had; the outcome says which were weak.
 fn missing_mechanism(trial: &Trial, level: Level, answer: &Answer) -> Option<String> {
     let Answer::Outcome(outcome) = answer else {
         return None;
@@ -232,7 +253,6 @@ fn shortened(outcome: &Json) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expect::Got;
     use crate::table;
     use serde_json::json;
 

@@ -71,7 +71,7 @@ pub(crate) fn run(plan: &Plan) -> Result<ExitCode, Refusal> {
 fn is_wanted(options: &Options, trial: &Trial, level: Level) -> bool {
     let named = options.only.is_empty() || options.only.iter().any(|name| trial.is_called(name));
     let claimed = trial.expected(level) != Expected::NotClaimed || options.unclaimed;
-    named && claimed && (!options.fast || trial.is_fast_at(level))
+    named && claimed && (!options.fast || trial.is_fast_at(level, options.uid))
 }
 
 fn is_level(plan: &Plan, level: Level) -> bool {

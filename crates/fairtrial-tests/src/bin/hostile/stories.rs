@@ -12,8 +12,8 @@ use serde_json::{Value as Json, json};
 
 use crate::cage::command;
 use crate::engine::{
-    DIR, GONE_IN, Stage, gate_dir, in_a_word, left_running, tell as hand_over, wait_until,
-    with_prelude,
+    DIR, GONE_IN, NO_ANSWER, Stage, gate_dir, in_a_word, left_running, tell as hand_over,
+    to_answer, wait_until, with_prelude,
 };
 use crate::expect::{Answer, Got};
 use crate::places::{CANARIES, Places};
@@ -169,7 +169,14 @@ async fn start_survivors(
             .count()
     };
     if !wait_until(PATIENCE, || begun() == count).await {
-        return Err(Refusal(format!("only {} of {count} calls began", begun())));
+        let mut why = format!("only {} of {count} calls began", begun());
+        for call in calls {
+            // Those that ended have their answer.
+            if let Ok(answer) = tokio::time::timeout(Duration::ZERO, call).await {
+                why += &format!("; {}", in_a_word(&to_answer(answer), &Json::Null));
+            }
+        }
+        return Err(Refusal(why));
     }
     Ok(calls)
 }
@@ -196,8 +203,14 @@ async fn launcher_killed(stage: &Stage<'_>) -> Result<Got, Refusal> {
         .iter()
         .for_each(|launcher| launcher.signal(Signal::KILL));
     let mut got = Got::default();
-    for call in calls {
-        match stage.answer_of(call).await {
+    let [one, two, three] = calls.try_into().expect("three were asked for");
+    let answers = tokio::join!(
+        stage.answer_of(one),
+        stage.answer_of(two),
+        stage.answer_of(three)
+    );
+    for answer in [answers.0, answers.1, answers.2] {
+        match answer {
             Answer::Error { kind, .. } if kind == "LauncherLost" => {}
             other => got.problems.push(format!(
                 "not `LauncherLost`: {}",
@@ -239,7 +252,7 @@ async fn in_want<T>(stage: &Stage<'_>, hoard: T) -> Result<Got, Refusal> {
 fn candidate_blamed(answer: &Answer) -> Option<String> {
     match answer {
         Answer::Outcome(outcome) if outcome["verdict"] == "ok" => None,
-        Answer::Error { kind, .. } if kind != "NoAnswer" => None,
+        Answer::Error { kind, .. } if kind != NO_ANSWER => None,
         other => Some(format!(
             "neither `ok` nor an engine error: {}",
             in_a_word(other, &Json::Null)

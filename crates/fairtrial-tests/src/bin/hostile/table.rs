@@ -35,8 +35,15 @@ pub(crate) struct Trial {
     pub(crate) spares_sibling: bool,
     /// What the engine finds itself in.
     pub(crate) setting: Setting,
-    /// A defect that is known: it fails, and is told, until somebody mends it and takes this away.
-    pub(crate) known: Option<&'static str>,
+    pub(crate) known: Option<Known>,
+}
+
+/// A defect of the engine's: the trial fails, and says so, until somebody mends it and takes this away.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) defect: &'static str,
+    /// Where it shows: at which level, as which uid.
+    pub(crate) shows: fn(Level, u32) -> bool,
 }
 
 /// What the engine of a trial finds itself in.
@@ -46,8 +53,10 @@ pub(crate) enum Setting {
     Plain,
     /// A spill directory of a few mebibytes.
     SmallDisk,
-    /// Room for two dozen tasks.
-    FewTasks,
+    /// Room for so many tasks, or the trial is skipped.
+    FewTasks(u64),
+    /// Room for so many tasks, where that can be had: a bomb that is not stopped need not fill the cage.
+    Contained(u64),
 }
 
 /// What is run.
@@ -193,10 +202,12 @@ impl Trial {
         }]
     }
 
-    /// Whether it is among the fast ones at a level: above `none`, if more is claimed there.
-    pub(crate) fn is_fast_at(&self, level: Level) -> bool {
+    /// Whether it is among the fast ones: above `none`, if more is claimed there, and if no known defect is to be
+    /// waited for.
+    pub(crate) fn is_fast_at(&self, level: Level, uid: u32) -> bool {
         let claims_more = self.expected(level) != self.expected(Level::None);
-        self.fast && (level == Level::None || claims_more)
+        let fails = self.known.is_some_and(|known| (known.shows)(level, uid));
+        self.fast && (level == Level::None || (claims_more && !fails))
     }
 
     /// The same at every level.
@@ -245,8 +256,8 @@ impl Trial {
         self
     }
 
-    fn known(mut self, defect: &'static str) -> Self {
-        self.known = Some(defect);
+    fn known(mut self, shows: fn(Level, u32) -> bool, defect: &'static str) -> Self {
+        self.known = Some(Known { defect, shows });
         self
     }
 

@@ -199,13 +199,46 @@ pub(crate) fn must_be_limited(
     Ok(())
 }
 
-/// A group inside the cage that may hold so many tasks, with this process in it; none where tasks cannot be counted so.
-pub(crate) fn own_pids_group(tasks: u64) -> Option<PathBuf> {
-    let dir = Path::new("/sys/fs/cgroup/pids").join("few");
-    std::fs::create_dir(&dir).ok()?;
-    write(&dir, "pids.max", &tasks.to_string()).ok()?;
-    write(&dir, "cgroup.procs", &std::process::id().to_string()).ok()?;
-    Some(dir)
+/// Where the trials' processes get their processor time, apart from the suite's own: inside the cage, in version 1.
+const TRIALS: &str = "/sys/fs/cgroup/cpu/trials";
+
+/// Makes the trials' group: one processor for all of them, so that a bomb leaves some to the suite and to the machine.
+pub(super) fn make_trials_group() {
+    let dir = Path::new(TRIALS);
+    let written = std::fs::create_dir(dir)
+        .map_err(attempting(TRIALS))
+        .and_then(|()| {
+            write(dir, "cpu.cfs_quota_us", "100000")?;
+            write(dir, "cpu.rt_runtime_us", "20000")
+        });
+    written.ok(); // for the neighbours' sake; the trials go without it where it cannot be had
+}
+
+/// Puts a process there, and those that it will start.
+pub(crate) fn give_trial_share(pid: u32) {
+    write(Path::new(TRIALS), "cgroup.procs", &pid.to_string()).ok(); // as above
+}
+
+/// A group inside the cage with little room, with this process in it, until it is dropped.
+pub(crate) struct SmallGroup(PathBuf);
+
+impl SmallGroup {
+    /// For so many tasks; none where tasks cannot be counted so.
+    pub(crate) fn of_tasks(most: u64) -> Option<Self> {
+        let dir = Path::new("/sys/fs/cgroup/pids").join("few");
+        std::fs::create_dir(&dir).ok()?;
+        write(&dir, "pids.max", &most.to_string()).ok()?;
+        write(&dir, "cgroup.procs", &std::process::id().to_string()).ok()?;
+        Some(Self(dir))
+    }
+}
+
+impl Drop for SmallGroup {
+    fn drop(&mut self) {
+        let parent = self.0.parent().expect("below the hierarchy's top");
+        write(parent, "cgroup.procs", &std::process::id().to_string()).ok(); // then it goes with the cage
+        std::fs::remove_dir(&self.0).ok();
+    }
 }
 
 /// Removes the groups, once everybody in them is gone.

@@ -47,6 +47,7 @@ pub(super) fn furnish(plan: &Plan) -> Result<(), Refusal> {
     show_interpreter(plan)?;
     devices()?;
     control_groups(&plan.groups)?;
+    super::cgroups::make_trials_group();
     network(plan)?;
     places::furnish(plan)?;
     drop_capabilities()?;
