@@ -163,7 +163,7 @@ pub(crate) fn start(site: &Site, number: u64, key: &Key) -> std::io::Result<Zygo
         ready: false,
         ready_by: Some(Instant::now() + site.context.config.ack_timeout * ACKS_TO_READY),
     };
-    tokio::task::spawn_local(zygote.drive());
+    site.context.spawn(zygote.drive());
     Ok(ZygoteHandle {
         number,
         task,

@@ -66,7 +66,7 @@ pub(crate) fn fork(
     };
     site.launcher
         .send(fork, vec![theirs, stdout_theirs, stderr_theirs]);
-    tokio::task::spawn_local(worker.drive());
+    site.context.spawn(worker.drive());
     Ok(mailbox)
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn command(
         },
         fds,
     );
-    tokio::task::spawn_local(worker.drive());
+    site.context.spawn(worker.drive());
     Ok(mailbox)
 }
 

@@ -28,7 +28,9 @@ impl Backend for Mock {
         Ok(outcome(&work.argv))
     }
     async fn shutdown(&self, _how: Shutdown) {}
-    fn subscribe(&self, _observer: Box<dyn FnMut(&Event) + Send>) {}
+    fn subscribe(&self, _observer: Box<dyn FnMut(&Event) + Send>) -> Result<(), EngineError> {
+        Ok(())
+    }
 }
 
 fn outcome(argv: &[String]) -> Outcome {
