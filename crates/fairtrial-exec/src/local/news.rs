@@ -227,8 +227,8 @@ fn blames_setup(answer: &Answer) -> bool {
 fn cannot_start(dispatch: &Dispatch, step: Step, errno: i32) -> ErrorReport {
     let problem = io::Error::from_raw_os_error(errno);
     let program = match &dispatch.call.work {
-        Work::Command(work) => work.argv[0].as_str(),
-        _ => "the worker",
+        Work::Command(work) => work.argv[0].to_string_lossy(),
+        _ => "the worker".into(),
     };
     match (step, &dispatch.call.cwd) {
         (Step::Chdir, Some(cwd)) => {

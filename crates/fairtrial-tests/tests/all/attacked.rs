@@ -1,15 +1,20 @@
 //! Hosts and calls that were found to break the engine: each is here so that it does so no more.
 
+use std::ffi::OsStr;
 use std::future::Future;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use fairtrial_exec::{
-    Answer, Backend, Call, EngineError, Event, ExitReason, Level, Listener, LocalBackend,
-    LocalConfig, Sandbox, Shutdown, Streams, Verdict,
+    Answer, Backend, Call, EngineError, Event, ExitReason, Listener, LocalBackend, LocalConfig,
+    Shutdown, Streams, Verdict,
 };
-use fairtrial_tests::{Census, Gate, PATIENCE, Shell, Story, is_alone, json, note, wait_until};
+use fairtrial_tests::{
+    Census, Gate, PATIENCE, Shell, Story, bare, is_alone, json, note, wait_until,
+};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use serde_json::json as j;
 
 use crate::lifecycle::ONE;
 use crate::process::{launcher, script, worker};
@@ -18,12 +23,6 @@ use crate::wall_clock::beside_the_tests;
 async fn in_time<T>(what: impl Future<Output = T>) -> T {
     let within = tokio::time::timeout(PATIENCE, what).await;
     within.expect("it comes in time")
-}
-
-/// A call that may do to its own user's processes what it likes.
-fn trusted(mut call: Call) -> Call {
-    call.sandbox = Sandbox::new(Level::None);
-    call
 }
 
 /// `fairtrial exec` begun by a shell that first does `before`.
@@ -64,7 +63,7 @@ def f():
     time.sleep(600)
 ";
     for make in [Story::call, Story::reuse_call] {
-        let mut call = trusted(make(source, "[]"));
+        let mut call = make(source, "[]");
         call.timeout = Some(Duration::from_millis(200));
         assert_eq!(story.run(call).await.verdict, Verdict::Timeout);
     }
@@ -186,7 +185,7 @@ async fn a_handler_may_shut_the_backend_down() {
     };
     let subscribed = backend.subscribe(Box::new(handler));
     subscribed.expect("a thread can be had");
-    let outcome = in_time(backend.execute(Call::command(["true"]))).await;
+    let outcome = in_time(backend.execute(bare::command(["true"]))).await;
     assert_eq!(outcome.expect("runs").verdict, Verdict::Ok);
     in_time(backend.shutdown(Shutdown::default())).await;
     for event in ["complete", "shutdown"] {
@@ -226,13 +225,49 @@ async fn without_a_thread_to_be_had_there_are_errors_and_an_end() {
     setrlimit(Resource::Nproc, before).expect("a soft limit can be raised");
 }
 
+// ---- names -------------------------------------------------------------------------------------------------------
+
+/// The kernel's names are bytes; not all of them are text.
+#[tokio::test]
+async fn names_that_are_not_utf_8_arrive_as_they_are() {
+    let story = Story::new();
+    let odd = OsStr::from_bytes(b"d\xff");
+    let dir = story.path().join(odd);
+    std::fs::create_dir(&dir).expect("a directory can be made");
+    let on_odd_terms = |mut call: Call| {
+        call.cwd = Some(dir.clone());
+        call.env.insert("ODD".into(), Some(odd.into()));
+        call
+    };
+    let show = "printf '%s' \"$1 $ODD ${PWD##*/}\" | od -An -v -tx1";
+    let words = ["sh", "-c", show, "sh"].map(OsStr::new);
+    let call = bare::command(words.into_iter().chain([odd]));
+    let outcome = story.run(on_odd_terms(call)).await;
+    let shown = "64 ff 20 64 ff 20 64 ff";
+    assert_eq!(outcome.stdout.text().trim(), shown, "{:?}", outcome.error);
+
+    let source = "
+import os, sys
+def f():
+    found = os.environ['ODD'], os.getcwd(), sys.path[0]
+    return [repr(os.path.basename(os.fsencode(name))) for name in found]
+";
+    for make in [Story::call, Story::reuse_call] {
+        let mut call = on_odd_terms(make(source, "[]"));
+        call.python_mut().expect("a source call").python_path = vec![dir.clone()];
+        let (outcome, name) = (story.run(call).await, r"b'd\xff'");
+        assert_eq!(json(&outcome), j!([name, name, name]));
+    }
+    story.end().await;
+}
+
 // ---- workers -----------------------------------------------------------------------------------------------------
 
 /// A call can spoil its worker for all later ones; those should not all pay for it.
 #[tokio::test]
 async fn a_kept_worker_that_blames_the_set_up_is_replaced() {
     let story = Story::with(|config| config.max_workers = 1);
-    let call = || trusted(Story::reuse_call(ONE, "[]"));
+    let call = || Story::reuse_call(ONE, "[]");
     let first = worker(&story.run(call()).await);
     let mut nowhere = call();
     nowhere.cwd = Some("/no/such/directory".into());
