@@ -134,7 +134,10 @@ async fn times_that_no_clock_can_hold_are_never() {
 }
 
 /// Breaks its promise not to panic.
-struct Panics(tokio::sync::oneshot::Sender<()>);
+struct Panics {
+    #[expect(dead_code, reason = "dropping it tells")]
+    dropped: tokio::sync::oneshot::Sender<()>,
+}
 
 impl Listener for Panics {
     fn began(&self) {
@@ -150,15 +153,15 @@ async fn an_engine_that_panics_answers_every_call_and_ends() {
     let story = Story::with(|config| config.max_workers = 1);
     let (_, idle) = launcher(&story).await;
     let launcher = idle.parent();
-    let (sender, dropped) = tokio::sync::oneshot::channel();
-    let listener = Box::new(Panics(sender));
+    let (dropped, listener_dropped) = tokio::sync::oneshot::channel();
+    let listener = Box::new(Panics { dropped });
     let gate = Gate::new(&story, "gate");
     let (call, streams) = (Story::reuse_call(ONE, "[]"), Streams::default());
     let broken = story.backend.submit_for(call, streams, listener);
     let queued = story.backend.submit(gate.call()).expect("taken");
     broken.expect("taken");
     assert!(matches!(in_time(queued).await, Err(EngineError::ShutDown)));
-    assert!(in_time(dropped).await.is_err(), "its listener was dropped");
+    assert!(in_time(listener_dropped).await.is_err(), "it was not told");
     let later = story.try_run(Story::call(ONE, "[]")).await;
     assert!(matches!(later, Err(EngineError::ShutDown)), "{later:?}");
     story.end().await;
