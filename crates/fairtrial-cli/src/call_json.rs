@@ -221,7 +221,7 @@ pub(crate) fn resolve_python(base: &Path, python: String) -> String {
 fn command(object: &Object<'_>, argv: Field<'_>) -> Result<Work, Fault> {
     let stdin = object.get("stdin").map(Field::string).transpose()?;
     Ok(Work::Command(CommandWork {
-        argv: argv.strings()?,
+        argv: argv.strings()?.into_iter().map(Into::into).collect(),
         stdin: stdin.map(String::into_bytes).unwrap_or_default(),
     }))
 }

@@ -78,7 +78,9 @@ mod tests {
         async fn shutdown(&self, _how: Shutdown) {
             std::future::pending().await
         }
-        fn subscribe(&self, _observer: Box<dyn FnMut(&Event) + Send>) {}
+        fn subscribe(&self, _observer: Box<dyn FnMut(&Event) + Send>) -> Result<(), EngineError> {
+            Ok(())
+        }
     }
 
     impl Drop for Stuck {

@@ -1,5 +1,6 @@
 //! Outcomes and errors as people read them. Pure, but for the one function that prints why a command failed.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -83,7 +84,7 @@ pub(crate) fn ends_mid_line(stream: &Captured) -> bool {
 }
 
 fn headline(call: &Call, outcome: &Outcome) -> String {
-    let name = name(call);
+    let name = &*name(call);
     let error = outcome.error.as_ref();
     match outcome.verdict {
         Verdict::Timeout => format!("`{name}` {}", stopped(call, outcome)),
@@ -134,11 +135,14 @@ fn headline(call: &Call, outcome: &Outcome) -> String {
 }
 
 /// What a call runs, in a word.
-fn name(call: &Call) -> &str {
+fn name(call: &Call) -> Cow<'_, str> {
     match &call.work {
-        Work::Source(work) => &work.function,
-        Work::Command(work) => work.argv.first().map_or("", String::as_str),
-        Work::Pickled(_) => "the pickled callable",
+        Work::Source(work) => work.function.as_str().into(),
+        Work::Command(work) => work
+            .argv
+            .first()
+            .map_or("".into(), |program| program.to_string_lossy()),
+        Work::Pickled(_) => "the pickled callable".into(),
     }
 }
 

@@ -17,7 +17,7 @@ pub trait Backend: Send + Sync {
     fn shutdown(&self, how: Shutdown) -> impl Future<Output = ()> + Send;
 
     /// Tells `observer` every event from now on, in order, off the dispatch path, until the backend is gone.
-    fn subscribe(&self, observer: Box<dyn FnMut(&Event) + Send>);
+    fn subscribe(&self, observer: Box<dyn FnMut(&Event) + Send>) -> Result<(), EngineError>;
 }
 
 /// How a backend ends.

@@ -1,6 +1,7 @@
 //! What to run and on which terms. Owns the shape of a call and its validity; knows nothing of how it runs.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ pub struct Call {
     /// What runs.
     pub work: Work,
     /// Environment changes: a value, or `None` to unset a variable for this call only.
-    pub env: BTreeMap<String, Option<String>>,
+    pub env: BTreeMap<OsString, Option<OsString>>,
     /// Working directory; `None` is the call's own scratch directory.
     pub cwd: Option<PathBuf>,
     /// Longest run, counted from the acknowledgement.
@@ -106,7 +107,7 @@ impl PartialEq for Arguments {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommandWork {
     /// Program and arguments; the program is searched in the call's `PATH`.
-    pub argv: Vec<String>,
+    pub argv: Vec<OsString>,
     /// Bytes for its standard input.
     pub stdin: Vec<u8>,
 }
@@ -132,9 +133,9 @@ pub struct PythonTerms {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HostTerms {
     /// Replaces `sys.path`.
-    pub sys_path: Vec<String>,
+    pub sys_path: Vec<OsString>,
     /// Replaces `sys.argv`.
-    pub argv: Vec<String>,
+    pub argv: Vec<OsString>,
     /// Whether a crash writes its stack to stderr.
     pub faulthandler: bool,
     /// The key of `multiprocessing`'s connections, in hexadecimal, so that workers can use the host's managers.
@@ -235,7 +236,7 @@ impl Call {
     }
 
     /// A program with arguments.
-    pub fn command<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Self {
+    pub fn command<S: Into<OsString>>(argv: impl IntoIterator<Item = S>) -> Self {
         Self::new(Work::Command(CommandWork {
             argv: argv.into_iter().map(Into::into).collect(),
             stdin: Vec::new(),
@@ -299,36 +300,35 @@ impl Call {
 
     fn validate_env(&self) -> Result<(), InvalidCall> {
         for (name, value) in &self.env {
-            if name.is_empty() || name.contains(['=', '\0']) {
+            let holds = |text: &OsStr, byte| text.as_encoded_bytes().contains(&byte);
+            let field = || format!("env.{}", name.display());
+            if name.is_empty() || holds(name, b'=') || holds(name, 0) {
                 return Err(InvalidCall::new(
-                    format!("env.{name}"),
+                    field(),
                     "a variable's name is not empty and has no `=` or NUL",
                 ));
             }
-            if value.as_ref().is_some_and(|value| value.contains('\0')) {
-                return Err(InvalidCall::new(
-                    format!("env.{name}"),
-                    "a variable's value has no NUL",
-                ));
+            if value.as_ref().is_some_and(|value| holds(value, 0)) {
+                return Err(InvalidCall::new(field(), "a variable's value has no NUL"));
             }
         }
         Ok(())
     }
 
     fn validate_work(&self) -> Result<(), InvalidCall> {
-        let nul = |field: &str, text: &str| {
-            if text.contains('\0') {
+        let nul = |field: &str, text: &OsStr| {
+            if text.as_encoded_bytes().contains(&0) {
                 Err(InvalidCall::new(field, "has a NUL character"))
             } else {
                 Ok(())
             }
         };
         if let Some(cwd) = &self.cwd {
-            nul("cwd", &cwd.to_string_lossy())?;
+            nul("cwd", cwd.as_os_str())?;
         }
         match &self.work {
             Work::Command(work) => {
-                if work.argv.first().is_none_or(String::is_empty) {
+                if work.argv.first().is_none_or(|program| program.is_empty()) {
                     return Err(InvalidCall::new("argv", "names no program"));
                 }
                 work.argv.iter().try_for_each(|word| nul("argv", word))
@@ -344,11 +344,11 @@ impl Call {
                 if terms.python.is_empty() {
                     return Err(InvalidCall::new("python", "is empty; name an interpreter"));
                 }
-                nul("python", &terms.python)?;
+                nul("python", terms.python.as_ref())?;
                 terms
                     .preload
                     .iter()
-                    .try_for_each(|module| nul("preload", module))
+                    .try_for_each(|module| nul("preload", module.as_ref()))
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The engine's clock: monotonic, anchored to Unix time once; and waiting for it.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
@@ -28,6 +29,14 @@ impl Clock {
     pub(crate) fn unix_ns(self, monotonic_ns: u64) -> u64 {
         u64::try_from(i128::from(monotonic_ns) + self.unix_minus_monotonic_ns).unwrap_or(0)
     }
+}
+
+/// What no clock can hold, or no host lives to see, never comes.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// So long after `start`; none if that is never.
+pub(crate) fn after(start: Instant, wait: Duration) -> Option<Instant> {
+    (wait < LONGEST).then(|| start + wait)
 }
 
 /// For a `select!`: waits until then, and for ever if there is nothing to wait for.
@@ -65,6 +74,17 @@ impl Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_time_that_no_clock_can_hold_never_comes() {
+        let now = Instant::now();
+        for long in [Duration::MAX, LONGEST] {
+            assert_eq!(after(now, long), None);
+        }
+        let last = after(now, LONGEST - Duration::from_nanos(1));
+        let soon = tokio::time::timeout(Duration::from_millis(1), until(last));
+        assert!(last.is_some() && soon.await.is_err(), "a timer can be set");
+    }
 
     /// EX-81
     #[test]

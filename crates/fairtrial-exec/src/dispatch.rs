@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::aside::aside;
 use crate::call::Call;
 use crate::clock::Clock;
 use crate::config::LocalConfig;
@@ -104,6 +105,8 @@ pub(crate) enum PoolNews {
     ZygoteGone { zygote: u64, why: ZygoteEnd },
     /// The launcher is gone.
     LauncherLost,
+    /// A part of the engine panicked.
+    Broken,
 }
 
 /// A call that is over.
@@ -153,7 +156,27 @@ pub(crate) struct Site {
     pub(crate) launcher: Launcher,
 }
 
+/// Tells the pool of a panic that drops it.
+struct Tripwire(mpsc::UnboundedSender<PoolNews>);
+
+impl Drop for Tripwire {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.send(PoolNews::Broken).ok(); // it may be the pool's own panic
+        }
+    }
+}
+
 impl Context {
+    /// Runs a part of the engine as a task. Should it panic the engine ends: nobody else knows what that part knew.
+    pub(crate) fn spawn(&self, part: impl Future<Output = ()> + 'static) {
+        let tripwire = Tripwire(self.news.clone());
+        tokio::task::spawn_local(async move {
+            let _tripwire = tripwire;
+            part.await;
+        });
+    }
+
     /// A directory for a call: 0700 and empty.
     pub(crate) fn make_scratch(&self) -> Result<ScratchDir, EngineError> {
         if let Some(spare) = self.spare_scratch.borrow_mut().pop() {
@@ -179,11 +202,11 @@ impl Context {
     pub(crate) fn remove_scratch(&self, scratch: ScratchDir) {
         let mut removals = self.removals.borrow_mut();
         while removals.try_join_next().is_some() {}
-        removals.spawn_blocking(move || {
+        removals.spawn_local(aside(move || {
             if let Err(error) = scratch.remove() {
                 log::warn!("cannot remove a scratch directory: {error}");
             }
-        });
+        }));
     }
 }
 

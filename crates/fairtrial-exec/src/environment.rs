@@ -40,7 +40,7 @@ const THREAD_CAPS: [&str; 7] = [
 pub(crate) const WORKER_ID_PLACE: &str = "000000000000";
 
 /// Changes to an environment: a value, or `None` to unset.
-pub(crate) type Changes = BTreeMap<String, Option<String>>;
+pub(crate) type Changes = BTreeMap<OsString, Option<OsString>>;
 
 /// What every process of a backend starts from.
 #[derive(Clone, Debug)]
@@ -84,8 +84,8 @@ impl Environment {
 
     /// One variable after a call's changes.
     pub(crate) fn get(&self, name: &str, changes: &Changes) -> Option<OsString> {
-        match changes.get(name) {
-            Some(value) => value.clone().map(OsString::from),
+        match changes.get(OsStr::new(name)) {
+            Some(value) => value.clone(),
             None => self.0.get(OsStr::new(name)).cloned(),
         }
     }
@@ -95,15 +95,16 @@ impl Environment {
         for (name, value) in changes {
             match value {
                 Some(value) => vars.insert(name.into(), value.into()),
-                None => vars.remove(OsStr::new(name)),
+                None => vars.remove(name),
             };
         }
         vars
     }
 
     /// Where `program` may be, in order: itself if it names a place, else the entries of the call's `PATH`.
-    pub(crate) fn search(&self, program: &str, changes: &Changes) -> Vec<Vec<u8>> {
-        if program.contains('/') {
+    pub(crate) fn search(&self, program: impl AsRef<OsStr>, changes: &Changes) -> Vec<Vec<u8>> {
+        let program = program.as_ref();
+        if program.as_bytes().contains(&b'/') {
             return vec![program.as_bytes().to_vec()];
         }
         let path = self
@@ -123,8 +124,9 @@ impl Environment {
 }
 
 /// Whether an interpreter reads this variable only once, at its start: a call that sets it needs another zygote.
-pub(crate) fn is_read_at_startup(name: &str) -> bool {
-    name.starts_with("PYTHON") || name.starts_with("LD_") || THREAD_CAPS.contains(&name)
+pub(crate) fn is_read_at_startup(name: &OsStr) -> bool {
+    let starts = |prefix: &str| name.as_bytes().starts_with(prefix.as_bytes());
+    starts("PYTHON") || starts("LD_") || THREAD_CAPS.iter().any(|cap| name == *cap)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The engine's end of the launcher: starts it, says, hears. Who is told what is the pool's business.
 
+mod process;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -7,16 +9,24 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
+use std::time::Duration;
 
 use rustix::fs::MemfdFlags;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 
+use crate::aside::aside;
+use crate::clock::Alarm;
 use crate::error::EngineError;
 use crate::linux::packet::{self, Packet};
 use crate::linux::readiness::room;
 use crate::linux::socket;
 use crate::protocol::launcher::{FromLauncher, TaskId, ToLauncher, VERSION};
+use process::{LOOK, LauncherProcess};
+
+/// Longer than any machine takes to answer the greeting.
+const GREETING: Duration = Duration::from_secs(30);
 
 /// The launcher's program, built by `build.rs`.
 const EMBEDDED: &[u8] = include_bytes!(env!("FAIRTRIAL_LAUNCHER"));
@@ -43,12 +53,26 @@ struct Inner {
     routes: RefCell<HashMap<TaskId, mpsc::UnboundedSender<News>>>,
     next_task: Cell<u64>,
     lost: Cell<bool>,
-    child: RefCell<Option<std::process::Child>>,
+    /// There is a task again: somebody may wait for a word.
+    wanted: Notify,
+    /// After the socket, whose end it waits for when it is dropped.
+    process: RefCell<Option<LauncherProcess>>,
 }
 
 impl Launcher {
-    /// Starts one and shakes hands. `program` is `None` for the embedded one.
+    /// Starts one and shakes hands; tries twice, for whoever is short of memory may kill one. `program` is `None` for
+    /// the embedded one.
     pub(crate) async fn start(program: Option<&Path>) -> Result<Self, EngineError> {
+        match Self::start_once(program).await {
+            Ok(launcher) => Ok(launcher),
+            Err(error) => {
+                log::warn!("{error}: trying once more");
+                Self::start_once(program).await
+            }
+        }
+    }
+
+    async fn start_once(program: Option<&Path>) -> Result<Self, EngineError> {
         let name = program.map_or_else(
             || "(embedded)".to_owned(),
             |path| path.display().to_string(),
@@ -59,7 +83,8 @@ impl Launcher {
         };
         let (ours, theirs) = socket::pair_seqpacket().map_err(|error| failed(error.to_string()))?;
         socket::set_nonblocking(&ours).map_err(|error| failed(error.to_string()))?;
-        let child = run(program, theirs).map_err(|error| failed(error.to_string()))?;
+        let process = run(program, theirs).and_then(LauncherProcess::new);
+        let process = process.map_err(|error| failed(error.to_string()))?;
         let launcher = Self(Rc::new(Inner {
             socket: crate::linux::readiness::watch(ours)
                 .map_err(EngineError::io("watching the launcher's socket"))?,
@@ -69,10 +94,20 @@ impl Launcher {
             routes: RefCell::default(),
             next_task: Cell::new(1),
             lost: Cell::new(false),
-            child: RefCell::new(Some(child)),
+            wanted: Notify::new(),
+            process: RefCell::new(Some(process)),
         }));
-        launcher.shake_hands().await.map_err(failed)?;
-        Ok(launcher)
+        let answered = tokio::time::timeout(GREETING, launcher.shake_hands()).await;
+        match answered.unwrap_or_else(|_| Err(format!("it did not answer within {GREETING:?}"))) {
+            Ok(()) => Ok(launcher),
+            Err(problem) => {
+                if let Some(process) = &*launcher.0.process.borrow() {
+                    process.kill();
+                }
+                launcher.end().await;
+                Err(failed(problem))
+            }
+        }
     }
 
     async fn shake_hands(&self) -> Result<(), String> {
@@ -100,7 +135,11 @@ impl Launcher {
         if self.0.lost.get() {
             news.send(News::Lost).ok(); // the receiver made this sender; if it is gone, so is the wish to know
         } else {
-            self.0.routes.borrow_mut().insert(task, news);
+            let mut routes = self.0.routes.borrow_mut();
+            if routes.is_empty() {
+                self.0.wanted.notify_one();
+            }
+            routes.insert(task, news);
         }
         task
     }
@@ -146,12 +185,17 @@ impl Launcher {
 
     /// Passes on what the launcher says until it is gone; then everybody hears [`News::Lost`].
     pub(crate) async fn serve(&self) {
+        let (mut look_at, mut alarm) = (None, Alarm::default());
         loop {
             tokio::select! {
                 said = self.receive() => match said {
                     Ok(Some(said)) => self.route(said),
                     Ok(None) | Err(_) => break,
                 },
+                () = self.0.wanted.notified(), if look_at.is_none() => {
+                    look_at = Some(Instant::now() + LOOK);
+                }
+                () = alarm.until(look_at) => look_at = self.look(),
                 () = self.0.flush.notified() => {
                     room(self.0.socket.get_ref().as_fd()).await;
                     self.flush();
@@ -164,7 +208,19 @@ impl Launcher {
         }
     }
 
+    /// While somebody may wait for its word; gives when to look next.
+    fn look(&self) -> Option<Instant> {
+        if self.0.routes.borrow().is_empty() {
+            return None;
+        }
+        self.0.process.borrow_mut().as_mut()?.look();
+        Some(Instant::now() + LOOK)
+    }
+
     fn route(&self, said: FromLauncher) {
+        if let Some(process) = &mut *self.0.process.borrow_mut() {
+            process.heard();
+        }
         let (task, last) = match &said {
             FromLauncher::Ready { .. } => return,
             FromLauncher::Spawned { task, .. } | FromLauncher::Hit { task, .. } => (*task, false),
@@ -187,11 +243,8 @@ impl Launcher {
     /// Ends it and everything below it; waits until it is reaped.
     pub(crate) async fn end(&self) {
         rustix::net::shutdown(self.0.socket.get_ref(), rustix::net::Shutdown::Both).ok(); // it may be gone already
-        let child = self.0.child.borrow_mut().take();
-        if let Some(mut child) = child {
-            // It ends within a second of the socket's end; a thread may wait for that, the loop may not.
-            tokio::task::spawn_blocking(move || child.wait()).await.ok(); // it cannot panic
-        }
+        let process = self.0.process.borrow_mut().take();
+        aside(move || drop(process)).await;
     }
 }
 

@@ -4,6 +4,8 @@
 //! printing.
 
 #[cfg(feature = "engine")]
+mod aside;
+#[cfg(feature = "engine")]
 mod backend;
 #[cfg(feature = "engine")]
 mod call;

@@ -194,9 +194,10 @@ impl LocalBackend {
                 local.block_on(&runtime, async move {
                     // As a task, and not awaited here: to wake a task of the same thread takes no system call.
                     let pool = Pool::new(config, observers, receiver);
-                    tokio::task::spawn_local(pool.run())
-                        .await
-                        .expect("the pool does not panic");
+                    let ended = tokio::task::spawn_local(pool.run()).await;
+                    if ended.is_err() {
+                        log::error!("the engine panicked; its calls are given up");
+                    }
                 });
             })
             .map_err(EngineError::io("starting the engine's thread"))?;
@@ -250,10 +251,35 @@ impl LocalBackend {
     }
 
     fn join(&self) {
-        match self.take_thread() {
-            // A handler that shuts the backend down runs on a thread the engine waits for.
-            Some(thread) => thread.join().expect("the engine's thread does not panic"),
-            None => self.observers.finish(),
+        if let Some(thread) = self.take_thread() {
+            thread.join().ok(); // a panic was logged, and has ended it
+        }
+        self.observers.finish(); // an engine that panicked did not
+    }
+
+    /// Whether this runs in a handler of an event of this backend's.
+    #[must_use]
+    pub fn is_in_handler(&self) -> bool {
+        self.observers.is_told_here()
+    }
+
+    /// As [`Backend::shutdown`], on behalf of a handler if `from_handler`: then no handler is waited for, since it is
+    /// one of them that waits.
+    pub async fn shut_down(&self, how: Shutdown, from_handler: bool) {
+        let (done, finished) = oneshot::channel();
+        let command = Command::Shutdown {
+            how,
+            from_handler,
+            done,
+        };
+        if let Some(commands) = self.close()
+            && commands.send(command).is_ok()
+            && how.wait
+        {
+            _ = finished.await; // never sent, only dropped
+        }
+        if how.wait && !from_handler {
+            self.join();
         }
     }
 }
@@ -265,20 +291,11 @@ impl Backend for LocalBackend {
     }
 
     async fn shutdown(&self, how: Shutdown) {
-        let (done, finished) = oneshot::channel();
-        if let Some(commands) = self.close()
-            && commands.send(Command::Shutdown(how, done)).is_ok()
-            && how.wait
-        {
-            finished.await.ok(); // an engine that ended before it heard us has finished too
-        }
-        if how.wait {
-            self.join();
-        }
+        self.shut_down(how, self.is_in_handler()).await;
     }
 
-    fn subscribe(&self, observer: Box<dyn FnMut(&Event) + Send>) {
-        self.observers.add(observer);
+    fn subscribe(&self, observer: Box<dyn FnMut(&Event) + Send>) -> Result<(), EngineError> {
+        self.observers.add(observer)
     }
 }
 
@@ -288,7 +305,7 @@ impl Drop for LocalBackend {
             commands.send(Command::Abandon).ok(); // already ended
         }
         if let Some(thread) = self.take_thread() {
-            thread.join().expect("the engine's thread does not panic");
+            thread.join().ok(); // as in `join`
         }
         self.observers.leave(); // a handler may take its time, dropping may not
     }

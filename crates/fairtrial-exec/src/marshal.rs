@@ -1,6 +1,10 @@
 //! Writes Python's `marshal` format: what the engine says to its shim, decoded there at C speed.
 //!
+//! Names of the host's that are not UTF-8 become texts as Python has them, with a surrogate for each odd byte.
+//!
 //! Only the few types below, in the encoding that every Python 3 reads. The engine never reads marshal.
+
+use std::ffi::OsStr;
 
 /// A dict under construction.
 #[derive(Debug)]
@@ -11,9 +15,9 @@ impl Dict {
         Self(vec![b'{'])
     }
 
-    pub(crate) fn text(mut self, key: &str, value: &str) -> Self {
+    pub(crate) fn text(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
         self.key(key);
-        write_text(&mut self.0, value.as_bytes());
+        write_text(&mut self.0, value);
         self
     }
 
@@ -29,14 +33,14 @@ impl Dict {
         self
     }
 
-    pub(crate) fn texts<'a>(
+    pub(crate) fn texts(
         mut self,
         key: &str,
-        values: impl ExactSizeIterator<Item = &'a str>,
+        values: impl ExactSizeIterator<Item = impl AsRef<OsStr>>,
     ) -> Self {
         self.key(key);
         write_length(&mut self.0, b'[', values.len());
-        values.for_each(|value| write_text(&mut self.0, value.as_bytes()));
+        values.for_each(|value| write_text(&mut self.0, value));
         self
     }
 
@@ -52,17 +56,17 @@ impl Dict {
     }
 
     /// Names to a text, or to `None`.
-    pub(crate) fn options<'a>(
+    pub(crate) fn options(
         mut self,
         key: &str,
-        values: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+        values: impl Iterator<Item = (impl AsRef<OsStr>, Option<impl AsRef<OsStr>>)>,
     ) -> Self {
         self.key(key);
         self.0.push(b'{');
         for (name, value) in values {
-            write_text(&mut self.0, name.as_bytes());
+            write_text(&mut self.0, name);
             match value {
-                Some(value) => write_text(&mut self.0, value.as_bytes()),
+                Some(value) => write_text(&mut self.0, value),
                 None => self.0.push(b'N'),
             }
         }
@@ -76,7 +80,7 @@ impl Dict {
     }
 
     fn key(&mut self, key: &str) {
-        write_text(&mut self.0, key.as_bytes());
+        write_text(&mut self.0, key);
     }
 }
 
@@ -89,9 +93,22 @@ fn write_length(out: &mut Vec<u8>, tag: u8, length: usize) {
     );
 }
 
-fn write_text(out: &mut Vec<u8>, text: &[u8]) {
-    write_length(out, b'u', text.len());
-    out.extend_from_slice(text);
+fn write_text(out: &mut Vec<u8>, text: impl AsRef<OsStr>) {
+    let text = text.as_ref();
+    if text.to_str().is_some() {
+        write_length(out, b'u', text.len());
+        return out.extend_from_slice(text.as_encoded_bytes());
+    }
+    let mut escaped = Vec::new();
+    for chunk in text.as_encoded_bytes().utf8_chunks() {
+        escaped.extend_from_slice(chunk.valid().as_bytes());
+        for byte in chunk.invalid() {
+            // U+DC00 plus the byte, which is at least 0x80.
+            escaped.extend_from_slice(&[0xED, 0xB0 | byte >> 6, 0x80 | byte & 0x3F]);
+        }
+    }
+    write_length(out, b'u', escaped.len());
+    out.extend_from_slice(&escaped);
 }
 
 /// Small ones in four bytes, the rest in Python's 15-bit digits.
@@ -112,4 +129,19 @@ fn write_integer(out: &mut Vec<u8>, value: u64) {
     digits[..used]
         .iter()
         .for_each(|digit| out.extend_from_slice(&digit.to_le_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    /// As `marshal.dumps("d\udcffé\udc80")` has it.
+    #[test]
+    fn odd_bytes_become_the_surrogates_that_python_has_for_them() {
+        let mut out = Vec::new();
+        write_text(&mut out, OsStr::from_bytes(b"d\xff\xc3\xa9\x80"));
+        assert_eq!(out, b"u\x09\0\0\0d\xed\xb3\xbf\xc3\xa9\xed\xb2\x80");
+    }
 }

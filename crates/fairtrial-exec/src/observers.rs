@@ -1,10 +1,11 @@
 //! Who listens to the event stream: one thread tells everybody, in order, off the dispatch path.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, mpsc};
-use std::thread::JoinHandle;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
+use crate::error::EngineError;
 use crate::event::Event;
 
 /// A handler that takes longer is worth a word in the log.
@@ -17,7 +18,14 @@ pub(crate) type Observer = Box<dyn FnMut(&Event) + Send>;
 #[derive(Default)]
 pub(crate) struct Observers {
     // A plain mutex: held for a channel send, never while a handler runs.
-    inner: Mutex<Option<Telling>>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    telling: Option<Telling>,
+    /// Who tells, or told.
+    teller: Option<ThreadId>,
 }
 
 struct Telling {
@@ -32,55 +40,58 @@ enum Note {
 
 impl Observers {
     /// Adds a handler; it hears what happens from now on.
-    pub(crate) fn add(&self, observer: Observer) {
-        let mut inner = self.inner.lock().expect("no handler runs under the lock");
-        let telling = inner.get_or_insert_with(|| {
+    pub(crate) fn add(&self, observer: Observer) -> Result<(), EngineError> {
+        let mut inner = self.lock();
+        if inner.telling.is_none() {
             let (sender, notes) = mpsc::channel();
             let thread = std::thread::Builder::new()
                 .name("fairtrial-events".into())
-                .spawn(move || tell_all(&notes));
-            Telling {
-                sender,
-                thread: thread.expect("a thread can be had for observers"),
-            }
-        });
-        telling
-            .sender
-            .send(Note::Observe(observer))
-            .expect("the thread ends only when the sender is dropped");
+                .spawn(move || tell_all(&notes))
+                .map_err(EngineError::io("starting the thread of observers"))?;
+            inner.teller = Some(thread.thread().id());
+            inner.telling = Some(Telling { sender, thread });
+        }
+        inner.send(Note::Observe(observer));
+        Ok(())
     }
 
     /// Queues an event for everybody.
     pub(crate) fn tell(&self, event: Event) {
-        if let Some(telling) = &*self.inner.lock().expect("no handler runs under the lock") {
-            telling
-                .sender
-                .send(Note::Tell(event))
-                .expect("the thread ends only when the sender is dropped");
-        }
+        self.lock().send(Note::Tell(event));
+    }
+
+    /// Whether this is the thread that handlers run on.
+    pub(crate) fn is_told_here(&self) -> bool {
+        self.lock().teller == Some(std::thread::current().id())
     }
 
     /// Nothing is told after this; what was told before is still delivered, behind the caller's back.
     pub(crate) fn leave(&self) {
-        self.inner
-            .lock()
-            .expect("no handler runs under the lock")
-            .take();
+        self.lock().telling.take();
     }
 
     /// Waits until everybody has heard everything; nothing is told after this.
     pub(crate) fn finish(&self) {
-        let telling = self
-            .inner
-            .lock()
-            .expect("no handler runs under the lock")
-            .take();
+        let telling = self.lock().telling.take();
         if let Some(Telling { sender, thread }) = telling {
             drop(sender);
             // A handler may itself be what ends the backend; it cannot wait for its own end.
-            if thread.thread().id() != std::thread::current().id() {
+            if !self.is_told_here() {
                 thread.join().ok(); // handlers' panics are caught one by one
             }
+        }
+    }
+
+    /// What a panic left is still sound: each change is one assignment.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn send(&self, note: Note) {
+        if let Some(telling) = &self.telling {
+            telling.sender.send(note).ok(); // the thread ends only when the sender is dropped
         }
     }
 }
@@ -122,14 +133,18 @@ mod tests {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let observers = Observers::default();
         let first = seen.clone();
-        observers.add(Box::new(move |event| {
-            first.lock().unwrap().push(("first", event.name()))
-        }));
-        observers.add(Box::new(|_| panic!("bad handler")));
+        observers
+            .add(Box::new(move |event| {
+                first.lock().unwrap().push(("first", event.name()))
+            }))
+            .unwrap();
+        observers.add(Box::new(|_| panic!("bad handler"))).unwrap();
         let last = seen.clone();
-        observers.add(Box::new(move |event| {
-            last.lock().unwrap().push(("last", event.name()))
-        }));
+        observers
+            .add(Box::new(move |event| {
+                last.lock().unwrap().push(("last", event.name()))
+            }))
+            .unwrap();
         observers.tell(Event::Shutdown);
         observers.finish();
         assert_eq!(

@@ -1,6 +1,5 @@
 //! Warm interpreters: which one serves which call, and the loop that waits for one to be warm.
 
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -53,7 +52,7 @@ pub(crate) struct Key {
     pub(crate) python: String,
     pub(crate) preload: Vec<String>,
     /// What an interpreter reads once, at its start.
-    pub(crate) startup_env: BTreeMap<String, Option<String>>,
+    pub(crate) startup_env: Changes,
     /// What a worker gets of its host, once.
     pub(crate) host: Option<Arc<HostTerms>>,
     /// Whether its workers have namespaces of their own.
@@ -163,7 +162,7 @@ pub(crate) fn start(site: &Site, number: u64, key: &Key) -> std::io::Result<Zygo
         ready: false,
         ready_by: Some(Instant::now() + site.context.config.ack_timeout * ACKS_TO_READY),
     };
-    tokio::task::spawn_local(zygote.drive());
+    site.context.spawn(zygote.drive());
     Ok(ZygoteHandle {
         number,
         task,
@@ -173,7 +172,7 @@ pub(crate) fn start(site: &Site, number: u64, key: &Key) -> std::io::Result<Zygo
 
 fn configure(key: &Key) -> Vec<u8> {
     let configure = Dict::new()
-        .texts("preload", key.preload.iter().map(String::as_str))
+        .texts("preload", key.preload.iter())
         .integer("signal", STACK_SIGNAL as u64);
     let host = key.host.as_ref();
     let configure = match host.and_then(|host| host.authkey.as_deref()) {
@@ -182,8 +181,8 @@ fn configure(key: &Key) -> Vec<u8> {
     };
     let configure = match host {
         Some(host) => configure
-            .texts("sys_path", host.sys_path.iter().map(String::as_str))
-            .texts("argv", host.argv.iter().map(String::as_str))
+            .texts("sys_path", host.sys_path.iter())
+            .texts("argv", host.argv.iter())
             .boolean("faulthandler", host.faulthandler),
         None => configure,
     };

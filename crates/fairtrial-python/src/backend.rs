@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
@@ -181,16 +181,20 @@ impl Backend {
             py.detach(|| block_on(self.backend.shutdown(how)));
             return Ok(());
         }
+        let from_handler = self.backend.is_in_handler();
         let ended = Arc::new((Mutex::new(false), Condvar::new()));
-        let (backend, ending) = (Arc::clone(&self.backend), ended.clone());
-        std::thread::Builder::new()
+        let (backend, ending) = (Arc::clone(&self.backend), Ending(ended.clone()));
+        let thread = std::thread::Builder::new()
             .name("fairtrial-shutdown".into())
             .spawn(move || {
-                block_on(backend.shutdown(how));
+                let _ending = ending; // however it ends
+                block_on(backend.shut_down(how, from_handler));
                 drop(backend);
-                *ending.0.lock().expect("nothing panics under the lock") = true;
-                ending.1.notify_all();
-            })?;
+            });
+        if thread.is_err() {
+            // No thread to be had: then here, and Ctrl-C waits.
+            py.detach(|| block_on(self.backend.shut_down(how, from_handler)));
+        }
         process::wait(py, (&ended.0, &ended.1), None, |ended| *ended)?;
         Ok(())
     }
@@ -201,8 +205,8 @@ impl Backend {
     }
 
     /// Calls `observer(name, fields)` for every event, in order, on a thread of its own.
-    fn subscribe(&self, observer: Py<PyAny>) {
-        self.backend.subscribe(Box::new(move |event| {
+    fn subscribe(&self, observer: Py<PyAny>) -> PyResult<()> {
+        let told = self.backend.subscribe(Box::new(move |event| {
             // An interpreter that is ending listens no more.
             _ = Python::try_attach(|py| -> PyResult<()> {
                 if let Err(error) = observer.call1(py, (event.name(), fields(py, event)?)) {
@@ -211,6 +215,18 @@ impl Backend {
                 Ok(())
             });
         }));
+        told.map_err(engine_error)
+    }
+}
+
+/// Tells whoever waits for the end, by being dropped.
+struct Ending(Arc<(Mutex<bool>, Condvar)>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let (ended, told) = &*self.0;
+        *ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        told.notify_all();
     }
 }
 

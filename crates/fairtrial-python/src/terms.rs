@@ -1,6 +1,7 @@
 //! The terms of a call, made once and used for many. Python has checked them; the engine checks them again.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use fairtrial_exec::{
     Arguments, Call, CommandWork, HostTerms, InvalidCall, Level, PickledWork, PythonTerms,
     Resource, Sandbox, SourceWork, Work, seconds,
 };
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 /// What a call runs and on which terms; its arguments come with each submission.
@@ -22,7 +23,7 @@ pub(crate) struct Terms(Call);
 struct Given {
     timeout_s: Option<f64>,
     queue_timeout_s: Option<f64>,
-    env: BTreeMap<String, Option<String>>,
+    env: BTreeMap<OsString, Option<OsString>>,
     cwd: Option<PathBuf>,
     /// None is the default.
     sandbox: Option<GivenSandbox>,
@@ -64,8 +65,8 @@ struct GivenPython {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct GivenHost {
-    sys_path: Vec<String>,
-    argv: Vec<String>,
+    sys_path: Vec<OsString>,
+    argv: Vec<OsString>,
     faulthandler: bool,
     authkey: Option<String>,
     initializer: Option<Vec<u8>>,
@@ -77,7 +78,7 @@ impl Terms {
     #[staticmethod]
     fn source(
         source: String,
-        filename: String,
+        filename: PathBuf,
         function: String,
         terms: Given,
         python: GivenPython,
@@ -85,7 +86,7 @@ impl Terms {
         let python = python.read()?;
         let work = Work::Source(SourceWork {
             source,
-            filename,
+            filename: filename.to_string_lossy().into_owned(), // only shown
             function,
             arguments: Vec::new().into(),
             python,
@@ -110,7 +111,13 @@ impl Terms {
 
     /// A program; its input comes with the submission.
     #[staticmethod]
-    fn command(argv: Vec<String>, terms: Given) -> PyResult<Self> {
+    fn command(argv: Vec<Bound<'_, PyAny>>, terms: Given) -> PyResult<Self> {
+        let word = |word: &Bound<'_, PyAny>| {
+            let problem =
+                |_| PyTypeError::new_err(format!("`argv`: {word:?} is no word of a program's"));
+            word.extract().map_err(problem)
+        };
+        let argv = argv.iter().map(word).collect::<PyResult<_>>()?;
         let stdin = Vec::new();
         terms.read(Work::Command(CommandWork { argv, stdin }))
     }

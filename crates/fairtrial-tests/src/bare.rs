@@ -1,9 +1,11 @@
 //! Calls at the level `none`: what most tests are about is the engine, not what a level forbids besides.
 
+use std::ffi::OsString;
+
 use fairtrial_exec::{Call, Level, Sandbox};
 
 /// As [`Call::command`].
-pub fn command<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Call {
+pub fn command<S: Into<OsString>>(argv: impl IntoIterator<Item = S>) -> Call {
     at_none(Call::command(argv))
 }
 

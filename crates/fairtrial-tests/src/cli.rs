@@ -70,11 +70,18 @@ impl Cli {
     /// Run by `program`, such as `nohup`, which becomes it.
     #[must_use]
     pub fn under(self, program: &str) -> Self {
+        self.under_all(&[program])
+    }
+
+    /// As [`Cli::under`], by a program with arguments of its own before.
+    #[must_use]
+    pub fn under_all(self, argv: &[&str]) -> Self {
         #[expect(
             clippy::disallowed_methods,
             reason = "tests run the binary as a user does"
         )]
-        let mut command = Command::new(program);
+        let mut command = Command::new(argv[0]);
+        command.args(&argv[1..]);
         command.arg(self.0.get_program()).args(self.0.get_args());
         for (name, value) in self.0.get_envs() {
             match value {

@@ -41,9 +41,11 @@ impl Story {
         let backend = LocalBackend::new(config);
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink = events.clone();
-        backend.subscribe(Box::new(move |event| {
-            sink.lock().expect("no panic").push(event.clone())
-        }));
+        backend
+            .subscribe(Box::new(move |event| {
+                sink.lock().expect("no panic").push(event.clone())
+            }))
+            .expect("a thread can be had");
         Self {
             dir,
             backend,

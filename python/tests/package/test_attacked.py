@@ -368,3 +368,50 @@ def test_values_are_copied_when_there_are_many_mappings(one, monkeypatch):
     del bodies, kept
     gc.collect()
     assert not _values._mappings
+
+
+def test_a_hook_may_shut_its_backend_down(program):
+    """EX-93: it cannot wait for its own end."""
+    text = """
+        import fairtrial as ft
+        backend = ft.LocalBackend(1)
+        backend.on_complete(lambda event: backend.shutdown())
+        print(backend.execute(ft.Call(argv=["true"])).verdict)
+        backend.shutdown(kill_after=1e18)
+    """
+    ended = program(text)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ok\n", "")
+
+
+def test_a_host_that_ignores_its_childrens_end_can_run_calls(program):
+    text = """
+        import signal
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        import fairtrial as ft
+        with ft.Executor(1, isolation="fresh") as executor:
+            print(executor.submit(abs, -1).result(30))
+    """
+    ended = program(text)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1\n", "")
+
+
+def test_names_that_are_not_text_pass(program, tmp_path):
+    """PY-30: the script's directory, its arguments, a call's words."""
+    odd = tmp_path / "d\udcff"
+    odd.mkdir()
+    text = """
+        import os, sys
+        import fairtrial as ft
+        os.chdir(sys.argv[1])
+        sys.path.insert(0, os.getcwd())
+        def find(): return [os.fsencode(name)[-2:] for name in (sys.argv[1], sys.path[0], os.getcwd())]
+        with ft.Executor(1) as executor:
+            print(executor.submit(find).result(30))
+        print(ft.run(ft.Call(argv=["test", "\\udcff", "=", os.fsdecode(b"\\xff")])).verdict)
+        try:
+            ft.run(ft.Call(argv=["true", "\\ud800"]))
+        except TypeError as error:
+            print("argv" in str(error))
+    """
+    ended = program(text, str(odd))
+    assert (ended.stdout.splitlines(), ended.stderr) == ([repr([b"d\xff"] * 3), "ok", "True"], "")

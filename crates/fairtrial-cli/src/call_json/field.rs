@@ -1,6 +1,7 @@
 //! One value of a call, read as what it must be; what it is not says so, by name and place.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::time::Duration;
 
 use fairtrial_exec::{InvalidCall, parse_size, seconds};
@@ -58,7 +59,7 @@ impl<'a> Field<'a> {
         items.into_iter().map(string).collect()
     }
 
-    pub(super) fn variables(self) -> Result<BTreeMap<String, Option<String>>, Fault> {
+    pub(super) fn variables(self) -> Result<BTreeMap<OsString, Option<OsString>>, Fault> {
         let mut entries = Vec::new();
         self.expect('{', "an object of strings")?
             .entries(&mut entries)?;
@@ -73,8 +74,9 @@ impl<'a> Field<'a> {
                 );
                 return Err(Fault::new(entry.value.at, invalid.to_string()));
             }
-            let value = entry.value.parse()?;
-            if variables.insert(entry.key.to_string(), value).is_some() {
+            let value: Option<String> = entry.value.parse()?;
+            let name = entry.key.to_string().into();
+            if variables.insert(name, value.map(OsString::from)).is_some() {
                 let message = format!("duplicate key `{}` in `env` (give it once)", entry.key);
                 return Err(Fault::new(entry.key_at, message));
             }

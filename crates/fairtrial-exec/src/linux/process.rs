@@ -5,9 +5,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::process::DumpableBehavior;
 
-/// The launcher's first acts: nobody looks into it, no terminal's signals reach it, orphans come to it, and only `keep`
-/// stays open beside 0 to 2, which become `/dev/null`.
+/// The launcher's first acts: it hears signals as if its host ignored none, nobody looks into it, no terminal's signals
+/// reach it, orphans come to it, and only `keep` stays open beside 0 to 2, which become `/dev/null`.
 pub fn become_launcher(keep: &[&OwnedFd]) -> io::Result<()> {
+    super::signals::reset_dispositions();
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     // Ctrl-C is sent to the host's whole group. Whether it ends calls is the host's to say: it may well catch it.
     rustix::process::setsid()?;

@@ -3,6 +3,15 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
+/// Undoes what the host ignores or handles: with SIGCHLD ignored the kernel reaps children before anybody asks how they
+/// ended. SIGPIPE stays ignored, as every Rust program has it.
+pub fn reset_dispositions() {
+    for signal in (1..=64).filter(|signal| *signal != libc::SIGPIPE) {
+        // SAFETY: no handler is installed. KILL, STOP and libc's own two refuse, harmlessly.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
 /// A descriptor that is readable while SIGCHLD is pending; the signal itself is blocked from now on.
 pub fn child_signals() -> io::Result<OwnedFd> {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();

@@ -228,13 +228,15 @@ impl Prepared {
             let mut none = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
             libc::sigemptyset(none.as_mut_ptr());
             libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
-            // Out of the way first: a descriptor may sit on a number that another one is to have.
+            // Out of the way first: a descriptor may sit on a number that another one is to have. No higher than that
+            // takes, for the limit may be low.
+            let above = self.fds.len() as RawFd;
             for fd in &mut self.plan_fds {
-                *fd = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, 100);
+                *fd = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, above);
                 check(*fd, Step::Descriptors)?;
             }
             for (fd, moved) in self.fds.iter().zip(&mut self.moved) {
-                *moved = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, 100);
+                *moved = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, above);
                 check(*moved, Step::Descriptors)?;
             }
             for (target, moved) in self.moved.iter().enumerate() {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::pool::{Pool, START_FAILURES};
 use super::queue::{COMMANDS, Lane};
+use crate::aside::aside;
 use crate::clock::Clock;
 use crate::dispatch::{Context, PoolNews, Site, ZygoteEnd};
 use crate::environment::Environment;
@@ -109,6 +110,7 @@ impl Pool {
         if let Some(site) = self.site.as_ref().filter(|site| !site.launcher.is_lost()) {
             return Some(site.clone());
         }
+        self.launcher_lost().await; // the news of it may come later than the next call
         match self.new_site().await {
             Ok(site) => Some(self.site.insert(site).clone()),
             Err(error) => {
@@ -142,7 +144,7 @@ impl Pool {
             vec![parent],
         );
         let (serving, news) = (launcher.clone(), self.news_sender.clone());
-        tokio::task::spawn_local(async move {
+        context.spawn(async move {
             serving.serve().await;
             news.send(PoolNews::LauncherLost).ok(); // the pool has ended: nobody to tell
         });
@@ -259,7 +261,7 @@ impl Pool {
             }
             sweep::kill_marked(&marks);
         };
-        tokio::task::spawn_blocking(sweep).await.ok(); // it cannot panic
+        aside(sweep).await;
         for lane in self.lanes.values_mut() {
             lane.zygote = ZygoteState::None;
         }

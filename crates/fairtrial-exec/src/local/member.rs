@@ -42,6 +42,8 @@ pub(super) struct Member {
     pub(super) skipping: bool,
     /// It is being given calls ahead, up to the most.
     pub(super) filling: bool,
+    /// It blames the set-up for a call though it had served others: it is given no more, and ends.
+    pub(super) spoilt: bool,
     /// Observers know of it.
     pub(super) told: bool,
     /// What it was confined by when it was made.
@@ -59,7 +61,7 @@ impl Member {
         self.filling
             && self.mode == Mode::Reuse
             && !self.calls.is_empty()
-            && !(self.leaving || self.skipping || self.loud)
+            && !(self.leaving || self.skipping || self.loud || self.spoilt)
             && self.recent_ns.is_some_and(|ns| ns < SHORT_CALL_NS)
     }
 

@@ -9,7 +9,7 @@ use super::member::recycle;
 use super::pool::{OVERDUE_TRIES, Pool, SPAWN_PAUSE, SPAWN_TRIES, START_FAILURES, cancelled};
 use super::queue::Lane;
 use crate::call::Work;
-use crate::dispatch::{Dispatch, Finished, PoolNews, Unstarted, WorkerNumber};
+use crate::dispatch::{Answer, Dispatch, Finished, PoolNews, Unstarted, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, Event};
 use crate::outcome::ErrorReport;
@@ -68,6 +68,7 @@ impl Pool {
             } => self.zygote_ready(zygote, threads, paths),
             PoolNews::ZygoteGone { zygote, why } => self.zygote_gone(zygote, why),
             PoolNews::LauncherLost => self.launcher_lost().await,
+            PoolNews::Broken => self.broken = true,
         }
     }
 
@@ -116,7 +117,13 @@ impl Pool {
             let ok = answer
                 .as_ref()
                 .is_ok_and(|outcome| outcome.verdict == Verdict::Ok);
-            if let Some(reason) = recycle(&self.config, member, ok, rss_growth).filter(|_| lives) {
+            // An earlier call may have spoilt it for all later ones.
+            member.spoilt |= lives && member.served > 1 && blames_setup(&answer);
+            if member.spoilt && lives {
+                self.retire_spoilt(worker);
+            } else if let Some(reason) =
+                recycle(&self.config, member, ok, rss_growth).filter(|_| lives)
+            {
                 self.retire(worker, reason);
             }
         }
@@ -212,11 +219,16 @@ impl Pool {
     }
 }
 
+fn blames_setup(answer: &Answer) -> bool {
+    let outcome = answer.as_ref().ok();
+    outcome.is_some_and(|outcome| outcome.verdict == Verdict::SetupFailed)
+}
+
 fn cannot_start(dispatch: &Dispatch, step: Step, errno: i32) -> ErrorReport {
     let problem = io::Error::from_raw_os_error(errno);
     let program = match &dispatch.call.work {
-        Work::Command(work) => work.argv[0].as_str(),
-        _ => "the worker",
+        Work::Command(work) => work.argv[0].to_string_lossy(),
+        _ => "the worker".into(),
     };
     match (step, &dispatch.call.cwd) {
         (Step::Chdir, Some(cwd)) => {

@@ -11,10 +11,11 @@ use super::interpreters::{LaneState, ZygoteState};
 use super::member::{Member, STUCK_AFTER};
 use super::queue::{COMMANDS, Lane, Queue};
 use super::vigil::Vigil;
+use crate::aside::aside;
 use crate::backend::Shutdown;
 use crate::call::Isolation;
 use crate::capture::Captured;
-use crate::clock::until;
+use crate::clock::{after, until};
 use crate::config::LocalConfig;
 use crate::dispatch::{Answer, Dispatch, PoolNews, Site, WorkerNumber};
 use crate::event::{CallId, Event, ExitReason};
@@ -34,8 +35,12 @@ pub(crate) enum Command {
     Submit(Dispatch),
     /// Nobody waits for it any more, or it is unwanted.
     Cancel(CallId),
-    /// End.
-    Shutdown(Shutdown, oneshot::Sender<()>),
+    /// End; `done` is dropped when that is done. A handler does not wait for handlers.
+    Shutdown {
+        how: Shutdown,
+        from_handler: bool,
+        done: oneshot::Sender<()>,
+    },
     /// The handle is gone: end at once.
     Abandon,
 }
@@ -78,11 +83,20 @@ pub(crate) struct Pool {
     pub(super) closing: Option<Closing>,
     /// The handle is gone: nobody waits for handlers to return.
     pub(super) abandoned: bool,
+    /// A part of the engine panicked.
+    pub(super) broken: bool,
 }
 
 pub(super) struct Closing {
     kill_at: Option<Instant>,
-    waiting: Vec<oneshot::Sender<()>>,
+    waiting: Vec<Waiting>,
+}
+
+/// Who waits for the end.
+struct Waiting {
+    from_handler: bool,
+    #[expect(dead_code, reason = "held only so that dropping it tells who waits")]
+    done: oneshot::Sender<()>,
 }
 
 impl Pool {
@@ -115,6 +129,7 @@ impl Pool {
             vigil: Vigil::new(),
             closing: None,
             abandoned: false,
+            broken: false,
         }
     }
 
@@ -130,6 +145,9 @@ impl Pool {
                 biased;
                 Some(news) = self.news.recv() => {
                     self.hear(news).await;
+                    if self.broken {
+                        return; // all that is dropped with it is answered for by that
+                    }
                     self.vigil.keep(self.running.len());
                 }
                 command = self.commands.recv() => {
@@ -147,7 +165,11 @@ impl Pool {
         match command {
             Command::Submit(dispatch) => self.submit(dispatch),
             Command::Cancel(id) => self.cancel(id),
-            Command::Shutdown(how, done) => self.shut_down(how, Some(done)),
+            Command::Shutdown {
+                how,
+                from_handler,
+                done,
+            } => self.shut_down(how, Some(Waiting { from_handler, done })),
             Command::Abandon => {
                 self.abandoned = true;
                 self.shut_down(Shutdown::now(), None);
@@ -159,7 +181,7 @@ impl Pool {
         dispatch.queue_deadline = dispatch
             .call
             .queue_timeout
-            .map(|wait| Instant::now() + wait);
+            .and_then(|wait| after(Instant::now(), wait));
         let lane = self.lane(&dispatch);
         self.enqueue(lane, dispatch);
     }
@@ -219,14 +241,14 @@ impl Pool {
         }
     }
 
-    fn shut_down(&mut self, how: Shutdown, done: Option<oneshot::Sender<()>>) {
-        let kill_at = how.kill_after.map(|after| Instant::now() + after);
+    fn shut_down(&mut self, how: Shutdown, waiting: Option<Waiting>) {
+        let kill_at = how.kill_after.and_then(|wait| after(Instant::now(), wait));
         let closing = self.closing.get_or_insert_with(|| Closing {
             kill_at: None,
             waiting: Vec::new(),
         });
         closing.kill_at = [closing.kill_at, kill_at].into_iter().flatten().min();
-        closing.waiting.extend(done);
+        closing.waiting.extend(waiting);
         if how.cancel_queued {
             for dispatch in self.queue.drain_all() {
                 self.resolve_unstarted(dispatch, Verdict::Cancelled, cancelled());
@@ -289,14 +311,16 @@ impl Pool {
             .workers
             .values()
             .filter_map(|member| match member.calls.len() {
-                0 if !member.leaving => Some(member.since + self.config.idle_timeout),
+                0 if !member.leaving => after(member.since, self.config.idle_timeout),
                 2.. if free && !member.skipping => Some(member.since + STUCK_AFTER),
                 _ => None,
             });
         let zygotes = self.lanes.iter().filter_map(|(number, lane)| {
             let unused =
                 matches!(lane.zygote, ZygoteState::Ready { .. }) && !self.queue.has(*number);
-            unused.then(|| lane.last_used + self.config.idle_timeout)
+            unused
+                .then(|| after(lane.last_used, self.config.idle_timeout))
+                .flatten()
         });
         [queue, kill, retry]
             .into_iter()
@@ -311,7 +335,9 @@ impl Pool {
         let now = Instant::now();
         self.cancel_overdue(now);
         let idle_timeout = self.config.idle_timeout;
-        self.retire_idle(ExitReason::Idle, |since| since + idle_timeout <= now);
+        self.retire_idle(ExitReason::Idle, |since| {
+            now.duration_since(since) >= idle_timeout
+        });
         self.end_idle_zygotes(now);
         self.kill_if_due();
     }
@@ -335,7 +361,7 @@ impl Pool {
         for (number, lane) in &mut self.lanes {
             let unused =
                 matches!(lane.zygote, ZygoteState::Ready { .. }) && !self.queue.has(*number);
-            if unused && lane.last_used + self.config.idle_timeout <= now {
+            if unused && now.duration_since(lane.last_used) >= self.config.idle_timeout {
                 lane.zygote = ZygoteState::None; // dropping the handle ends it
             }
         }
@@ -351,21 +377,32 @@ impl Pool {
             while removals.join_next().await.is_some() {}
         }
         self.observers.tell(Event::Shutdown);
-        if self.abandoned {
-            return self.observers.leave();
+        if !self.abandoned {
+            self.wait_for_handlers().await;
         }
-        let observers = self.observers.clone();
-        // Handlers may be slow, and one of them may be waiting for us.
-        tokio::task::spawn_blocking(move || observers.finish())
-            .await
-            .ok(); // it cannot panic
-        for done in self
+        self.observers.leave();
+    }
+
+    /// They may be slow, and one of them may be waiting for us, or may drop the handle on us.
+    async fn wait_for_handlers(&mut self) {
+        let mut waiting = self
             .closing
             .take()
-            .map(|closing| closing.waiting)
-            .unwrap_or_default()
-        {
-            done.send(()).ok(); // whoever asked may have gone
+            .map_or(Vec::new(), |closing| closing.waiting);
+        let observers = self.observers.clone();
+        let mut heard = std::pin::pin!(aside(move || observers.finish()));
+        loop {
+            waiting.retain(|waiting| !waiting.from_handler);
+            tokio::select! {
+                () = &mut heard => return,
+                command = self.commands.recv() => match command {
+                    Some(Command::Shutdown { from_handler, done, .. }) => {
+                        waiting.push(Waiting { from_handler, done });
+                    }
+                    Some(Command::Submit(_) | Command::Cancel(_)) => {} // too late
+                    Some(Command::Abandon) | None => return,
+                }
+            }
         }
     }
 

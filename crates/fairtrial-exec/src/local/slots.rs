@@ -139,8 +139,23 @@ impl Pool {
         let lane = self.lane(&dispatch);
         if let Some(member) = self.workers.get_mut(&worker) {
             member.calls.retain(|call| *call != dispatch.id);
+            if member.spoilt && member.calls.is_empty() {
+                self.retire_spoilt(worker);
+            }
         }
         self.requeue(lane, dispatch);
+    }
+
+    /// Ends a worker that is no more use; the calls it has not begun go to others first.
+    pub(super) fn retire_spoilt(&mut self, worker: WorkerNumber) {
+        match self.workers.get_mut(&worker) {
+            Some(member) if !member.calls.is_empty() => {
+                member.skipping = true;
+                member.mailbox.send(ToWorker::TakeBack).ok(); // if it is gone, its calls are on their way here
+            }
+            Some(member) if !member.leaving => self.retire(worker, ExitReason::AfterError),
+            _ => {}
+        }
     }
 
     pub(super) fn start(&mut self, site: &Site, lane: Lane, dispatch: Dispatch) {
@@ -317,6 +332,7 @@ impl Pool {
             loud: false,
             skipping: false,
             filling: false,
+            spoilt: false,
             told: false,
             terms: None,
         };

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
@@ -66,7 +67,7 @@ pub(crate) fn fork(
     };
     site.launcher
         .send(fork, vec![theirs, stdout_theirs, stderr_theirs]);
-    tokio::task::spawn_local(worker.drive());
+    site.context.spawn(worker.drive());
     Ok(mailbox)
 }
 
@@ -106,7 +107,7 @@ pub(crate) fn command(
         },
         fds,
     );
-    tokio::task::spawn_local(worker.drive());
+    site.context.spawn(worker.drive());
     Ok(mailbox)
 }
 
@@ -161,14 +162,11 @@ fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path) -> Program
     };
     let environment = &site.context.environment;
     let mut changes = Changes::from([
-        (
-            "TMPDIR".into(),
-            Some(scratch.to_string_lossy().into_owned()),
-        ),
-        ("FAIRTRIAL_WORKER_ID".into(), Some(worker_id.to_owned())),
+        ("TMPDIR".into(), Some(scratch.into())),
+        ("FAIRTRIAL_WORKER_ID".into(), Some(worker_id.into())),
     ]);
     if call.sandbox.level == Level::Strict {
-        changes.insert("HOME".into(), changes["TMPDIR"].clone());
+        changes.insert("HOME".into(), Some(scratch.into()));
     }
     changes.extend(call.env.clone());
     let cwd = call.cwd.as_deref().unwrap_or(scratch);

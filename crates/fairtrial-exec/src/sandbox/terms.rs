@@ -138,10 +138,11 @@ fn reads(call: &Call) -> Vec<PathBuf> {
     }
     let modules = call.python().map_or(&[][..], |terms| &terms.python_path);
     let program = match &call.work {
-        Work::Command(work) if work.argv[0].starts_with('/') => home_of(Path::new(&work.argv[0])),
+        Work::Command(work) => Some(Path::new(&work.argv[0])),
         _ => None,
     };
-    modules.iter().map(PathBuf::from).chain(program).collect()
+    let program = program.filter(|path| path.is_absolute()).and_then(home_of);
+    modules.iter().cloned().chain(program).collect()
 }
 
 /// A program in a `bin` has its libraries beside that.

@@ -1,5 +1,6 @@
 //! A call as the worker reads it: see `protocol.rs`. Sends nothing.
 
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -43,7 +44,7 @@ pub(crate) fn call_frame(
         None => worker_environment(site, worker_id),
     };
     if let Some(scratch) = scratch {
-        let tmpdir = scratch.path().to_string_lossy().into_owned();
+        let tmpdir = OsString::from(scratch.path());
         if call.sandbox.level == Level::Strict {
             env.insert("HOME".into(), Some(tmpdir.clone()));
         }
@@ -62,22 +63,15 @@ pub(crate) fn call_frame(
             std::env::current_dir().map_err(EngineError::io("asking for the working directory"))?,
         ),
     };
-    let path: Vec<_> = terms
-        .python_path
-        .iter()
-        .map(|entry| entry.to_string_lossy())
-        .collect();
-    let variables = env
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_deref()));
+    let variables = env.iter().map(|(name, value)| (name, value.as_deref()));
     let header = match &cwd {
-        Some(cwd) => Dict::new().text("cwd", &cwd.to_string_lossy()),
+        Some(cwd) => Dict::new().text("cwd", cwd),
         None => Dict::new(),
     };
     let header = header
         .options("env", variables)
-        .texts("path", path.iter().map(AsRef::as_ref))
-        .text("result", &terms.result.to_string())
+        .texts("path", terms.python_path.iter())
+        .text("result", terms.result.to_string())
         .integer("inline", INLINE_BYTES)
         .integer("capture", call.capture_bytes)
         .pairs("rlimits", &rlimits(call))
@@ -152,14 +146,12 @@ pub(crate) fn initialize_frame(
     worker_id: &str,
 ) -> Result<CallFrame, EngineError> {
     let env = worker_environment(site, worker_id);
-    let variables = env
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_deref()));
+    let variables = env.iter().map(|(name, value)| (name, value.as_deref()));
     let header = Dict::new()
         .options("env", variables)
         .boolean("initializer", host.initializer.is_some());
     let header = match std::env::current_dir() {
-        Ok(cwd) => header.text("cwd", &cwd.to_string_lossy()),
+        Ok(cwd) => header.text("cwd", cwd),
         Err(_) => header, // the host's was removed: there is none to share
     };
     let body = Arguments::from(host.initializer.clone().unwrap_or_default());
@@ -175,7 +167,7 @@ fn worker_environment(site: &Site, worker_id: &str) -> Changes {
     let mut env = Changes::from([("FAIRTRIAL_WORKER_ID".into(), Some(worker_id.into()))]);
     let host = &site.context.config.host_env;
     if let Some(dir) = host.get(std::ffi::OsStr::new("TMPDIR")) {
-        env.insert("TMPDIR".into(), Some(dir.to_string_lossy().into_owned()));
+        env.insert("TMPDIR".into(), Some(dir.clone()));
     }
     env
 }

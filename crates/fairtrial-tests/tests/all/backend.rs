@@ -33,9 +33,11 @@ fn timed(source: &str, timeout: Duration) -> Call {
 fn listen<B: Backend>(backend: &B) -> Arc<Mutex<Vec<Event>>> {
     let events = Arc::new(Mutex::new(Vec::new()));
     let sink = events.clone();
-    backend.subscribe(Box::new(move |event| {
-        sink.lock().expect("no panic").push(event.clone());
-    }));
+    backend
+        .subscribe(Box::new(move |event| {
+            sink.lock().expect("no panic").push(event.clone());
+        }))
+        .expect("a thread can be had");
     events
 }
 
@@ -307,17 +309,25 @@ async fn check_handlers<B: Backend>(backend: &B) {
     let (release, held) = mpsc::channel::<()>();
     let order = Arc::new(Mutex::new(Vec::new()));
     let first = order.clone();
-    backend.subscribe(Box::new(move |event| {
-        first.lock().expect("no panic").push((1, event.name()));
-    }));
-    backend.subscribe(Box::new(move |_| {
-        held.recv_timeout(PATIENCE).ok(); // until the sender is dropped
-    }));
-    backend.subscribe(Box::new(|_| panic!("a handler that panics")));
+    backend
+        .subscribe(Box::new(move |event| {
+            first.lock().expect("no panic").push((1, event.name()));
+        }))
+        .expect("a thread can be had");
+    backend
+        .subscribe(Box::new(move |_| {
+            held.recv_timeout(PATIENCE).ok(); // until the sender is dropped
+        }))
+        .expect("a thread can be had");
+    backend
+        .subscribe(Box::new(|_| panic!("a handler that panics")))
+        .expect("a thread can be had");
     let last = order.clone();
-    backend.subscribe(Box::new(move |event| {
-        last.lock().expect("no panic").push((2, event.name()));
-    }));
+    backend
+        .subscribe(Box::new(move |event| {
+            last.lock().expect("no panic").push((2, event.name()));
+        }))
+        .expect("a thread can be had");
     for _ in 0..5 {
         assert_eq!(json(&run(backend, Story::call(ONE, "[]")).await), 1);
     }
@@ -481,11 +491,13 @@ fn a_handler_that_panics_or_blocks_for_ten_seconds_is_logged_with_its_event() {
     runtime.block_on(async {
         let (_dir, backend) = local(1);
         let (_never, held) = mpsc::channel::<()>();
-        backend.subscribe(Box::new(move |event| match event.name() {
-            "submit" => drop(held.recv_timeout(Duration::from_millis(10_050))),
-            "complete" => panic!("a handler that panics"),
-            _ => {}
-        }));
+        backend
+            .subscribe(Box::new(move |event| match event.name() {
+                "submit" => drop(held.recv_timeout(Duration::from_millis(10_050))),
+                "complete" => panic!("a handler that panics"),
+                _ => {}
+            }))
+            .expect("a thread can be had");
         let begun = Instant::now();
         assert_eq!(json(&run(&backend, Story::call(ONE, "[]")).await), 1);
         assert!(begun.elapsed() < Duration::from_secs(9), "delayed");

@@ -66,18 +66,21 @@ async fn workers_killed_at_random_points_cost_only_acknowledged_calls() {
     let story = Story::with(|config| config.max_workers = 4);
     let alive = Arc::new(Mutex::new(HashMap::new()));
     let seen = alive.clone();
-    story.backend.subscribe(Box::new(move |event| {
-        let mut alive = seen.lock().expect("no panic");
-        match event {
-            Event::WorkerStart { worker_id, pid, .. } => {
-                alive.insert(worker_id.clone(), Process::find(*pid));
+    story
+        .backend
+        .subscribe(Box::new(move |event| {
+            let mut alive = seen.lock().expect("no panic");
+            match event {
+                Event::WorkerStart { worker_id, pid, .. } => {
+                    alive.insert(worker_id.clone(), Process::find(*pid));
+                }
+                Event::WorkerExit { worker_id, .. } => {
+                    alive.remove(worker_id);
+                }
+                _ => {}
             }
-            Event::WorkerExit { worker_id, .. } => {
-                alive.remove(worker_id);
-            }
-            _ => {}
-        }
-    }));
+        }))
+        .expect("a thread can be had");
     let submit = |n| {
         let call = Story::reuse_call(ECHO, &format!("[{n}]"));
         (n, story.backend.submit(call).expect("taken"))

@@ -201,9 +201,9 @@ async fn a_call_sets_and_unsets_variables_for_itself_alone() {
     for make in [Story::call, Story::reuse_call] {
         let mut call = make(source, "[]");
         call.env = [
-            ("TZ".to_owned(), None),
-            ("MINE".to_owned(), Some("1".to_owned())),
-            ("PYTHONMINE".to_owned(), Some("2".to_owned())),
+            ("TZ".into(), None),
+            ("MINE".into(), Some("1".into())),
+            ("PYTHONMINE".into(), Some("2".into())),
         ]
         .into();
         assert_eq!(json(&story.run(call).await), j!(["-", "1", "2"]));
@@ -211,11 +211,7 @@ async fn a_call_sets_and_unsets_variables_for_itself_alone() {
         assert_eq!(json(&plain), j!(["UTC", "-", "-"]));
     }
     let mut call = bare::command(["sh", "-c", "echo ${TZ--} ${MINE--}"]);
-    call.env = [
-        ("TZ".to_owned(), None),
-        ("MINE".to_owned(), Some("1".to_owned())),
-    ]
-    .into();
+    call.env = [("TZ".into(), None), ("MINE".into(), Some("1".into()))].into();
     assert_eq!(story.run(call).await.stdout.text(), "- 1\n");
     story.end().await;
 }

@@ -1,6 +1,7 @@
 //! What a Python host gives its workers of itself: its path and arguments, and an initializer (PY-24, PY-29, PY-30,
 //! PY-32).
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -97,11 +98,16 @@ async fn workers_have_the_hosts_path_arguments_and_cwd() {
     let host = Host::new().await;
     let main = host.story.write("main.py", "marker = 1\n");
     let terms = HostTerms {
-        argv: vec![main.to_string_lossy().into_owned(), "--option".into()],
+        argv: vec![main.into(), "--option".into()],
         ..host.terms()
     };
     let here = std::env::current_dir().expect("there is one");
-    let expected = j!([terms.sys_path, terms.argv, here, false]);
+    let texts = |list: &[OsString]| -> Vec<_> {
+        list.iter()
+            .map(|text| text.to_string_lossy().into_owned())
+            .collect()
+    };
+    let expected = j!([texts(&terms.sys_path), texts(&terms.argv), here, false]);
     let terms = Arc::new(terms);
     for isolation in [Isolation::Reuse, Isolation::Fresh] {
         for function in ["surroundings", "pollute", "surroundings"] {
@@ -405,7 +411,7 @@ impl Host {
 
     fn terms(&self) -> HostTerms {
         HostTerms {
-            sys_path: self.sys_path.clone(),
+            sys_path: self.sys_path.iter().map(OsString::from).collect(),
             argv: vec!["host".into()],
             ..HostTerms::default()
         }

@@ -1,6 +1,7 @@
 //! The one integration binary: a file per subject.
 
 mod ahead;
+mod attacked;
 mod backend;
 mod batch_cli;
 mod busy;

@@ -183,10 +183,8 @@ async fn the_size_at_the_start_includes_what_was_preloaded() {
     for make in [Story::call, Story::reuse_call] {
         let light = story.run(make(source, "[]")).await.metrics;
         let mut call = make(source, "[]");
-        call.env.insert(
-            "PYTHONPATH".into(),
-            Some(lib.to_string_lossy().into_owned()),
-        );
+        call.env
+            .insert("PYTHONPATH".into(), Some(lib.clone().into()));
         call.python_mut().expect("a source call").preload = vec!["heavy_preload".into()];
         let heavy = story.run(call).await.metrics;
         assert!(

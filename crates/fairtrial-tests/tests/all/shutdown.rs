@@ -226,10 +226,13 @@ async fn dropping_a_backend_does_not_wait_for_a_handler_that_blocks() {
     let story = Story::new();
     let (release, held) = std::sync::mpsc::channel::<()>();
     let (entered, inside) = std::sync::mpsc::channel();
-    story.backend.subscribe(Box::new(move |_| {
-        entered.send(()).ok(); // the test may be over
-        held.recv_timeout(PATIENCE).ok(); // either way the handler has blocked long enough
-    }));
+    story
+        .backend
+        .subscribe(Box::new(move |_| {
+            entered.send(()).ok(); // the test may be over
+            held.recv_timeout(PATIENCE).ok(); // either way the handler has blocked long enough
+        }))
+        .expect("a thread can be had");
     story.source(ONE, "[]").await;
     inside
         .recv_timeout(PATIENCE)
@@ -268,7 +271,9 @@ async fn live(dir: &std::path::Path) {
     config.spill_dir = spill.clone();
     config.memfd_cap_bytes = Some(1 << 20); // larger values go to the disk
     let backend = LocalBackend::new(config);
-    backend.subscribe(Box::new(|_| {}));
+    backend
+        .subscribe(Box::new(|_| {}))
+        .expect("a thread can be had");
     let hang = "import time\ndef f(): time.sleep(600)\n";
     let litter = "import os, tempfile\ndef f():\n    open('here', 'w').close()\n    \
                   os.makedirs('deep/er', 0o700)\n    os.spawnlp(os.P_NOWAIT, 'sleep', 'sleep', '60')\n    \

@@ -128,7 +128,7 @@ fn compile(dir: &Path) -> Option<PathBuf> {
 }
 
 /// Binaries lie one above the tests; `.ci/test` builds them first.
-fn beside_the_tests(name: &str) -> PathBuf {
+pub(crate) fn beside_the_tests(name: &str) -> PathBuf {
     let path = std::env::current_exe().expect("this process has a program");
     let deps = path.parent().expect("it lies in a directory");
     deps.parent().expect("of the build").join(name)

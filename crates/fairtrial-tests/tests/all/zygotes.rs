@@ -85,8 +85,7 @@ async fn the_ninth_zygote_ends_the_one_used_longest_ago() {
 fn preloading(story: &Story, module: &str, text: &str, mut call: Call) -> Call {
     let path = story.write(&format!("modules/{module}.py"), text);
     let dir = path.parent().expect("a file is in a directory");
-    call.env
-        .insert("PYTHONPATH".into(), dir.to_str().map(str::to_owned));
+    call.env.insert("PYTHONPATH".into(), Some(dir.into()));
     call.python_mut().expect("a Python call").preload = vec![module.into()];
     call
 }

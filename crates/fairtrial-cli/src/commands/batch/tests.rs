@@ -19,27 +19,36 @@ impl Backend for Mock {
         let Work::Command(work) = &call.work else {
             panic!("the mock runs commands")
         };
-        match &*work.argv[0] {
+        let words: Vec<_> = work
+            .argv
+            .iter()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        match &*words[0] {
             "slow" => tokio::time::sleep(Duration::from_millis(50)).await,
             "never" => std::future::pending().await,
             "break" => return Err(EngineError::LauncherLost),
             _ => {}
         }
-        Ok(outcome(&work.argv))
+        Ok(outcome(&words))
     }
     async fn shutdown(&self, _how: Shutdown) {}
-    fn subscribe(&self, _observer: Box<dyn FnMut(&Event) + Send>) {}
+    fn subscribe(&self, _observer: Box<dyn FnMut(&Event) + Send>) -> Result<(), EngineError> {
+        Ok(())
+    }
 }
 
-fn outcome(argv: &[String]) -> Outcome {
-    let output = argv.get(1).map_or(0, |length| length.parse().unwrap());
+fn outcome(argv: &[impl AsRef<str>]) -> Outcome {
+    let output = argv.get(1);
+    let output = output.map_or(0, |length| length.as_ref().parse().unwrap());
+    let program = argv[0].as_ref();
     Outcome {
-        verdict: if argv[0] == "fail" {
+        verdict: if program == "fail" {
             Verdict::Exit
         } else {
             Verdict::Ok
         },
-        value: (argv[0] == "value").then(|| EncodedValue {
+        value: (program == "value").then(|| EncodedValue {
             format: ResultFormat::Pickle,
             body: Body::Inline(b"pickle".to_vec()),
         }),

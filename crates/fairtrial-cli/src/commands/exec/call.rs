@@ -120,7 +120,7 @@ fn command_work(args: &ExecArgs) -> Result<Work, Failure> {
         ));
     }
     Ok(Work::Command(CommandWork {
-        argv: args.argv.clone(),
+        argv: args.argv.iter().map(Into::into).collect(),
         stdin: Vec::new(),
     }))
 }
@@ -135,7 +135,8 @@ fn set_terms(call: &mut Call, args: &ExecArgs, base: &Path) -> Result<(), Failur
         call.sandbox = sandbox;
     }
     let variables = terms.env.iter().cloned();
-    call.env = variables.map(|(name, value)| (name, Some(value))).collect();
+    let variables = variables.map(|(name, value)| (name.into(), Some(value.into())));
+    call.env = variables.collect();
     call.cwd = terms.cwd.as_ref().map(|dir| base.join(dir));
     call.limits.cpu = limits.cpu.and_then(|cap| cap.0);
     for (resource, cap) in [

@@ -121,18 +121,20 @@ impl<'a> Stage<'a> {
         let backend = LocalBackend::new(config);
         let workers = Arc::new(Mutex::new(Workers::default()));
         let known = workers.clone();
-        backend.subscribe(Box::new(move |event| {
-            let mut known = known.lock().expect("no panic");
-            match event {
-                Event::WorkerStart { worker_id, pid, .. } => {
-                    known.pids.insert(worker_id.clone(), *pid);
+        backend
+            .subscribe(Box::new(move |event| {
+                let mut known = known.lock().expect("no panic");
+                match event {
+                    Event::WorkerStart { worker_id, pid, .. } => {
+                        known.pids.insert(worker_id.clone(), *pid);
+                    }
+                    Event::Start { call, worker_id } => {
+                        known.ids.insert(*call, worker_id.clone());
+                    }
+                    _ => {}
                 }
-                Event::Start { call, worker_id } => {
-                    known.ids.insert(*call, worker_id.clone());
-                }
-                _ => {}
-            }
-        }));
+            }))
+            .expect("a thread can be had");
         Ok(Self {
             plan,
             trial,
