@@ -42,7 +42,9 @@ pub(super) struct Member {
     pub(super) skipping: bool,
     /// It is being given calls ahead, up to the most.
     pub(super) filling: bool,
-    /// It blames the set-up for a call though it had served others: it is given no more, and ends.
+    /// It blamed the set-up for its last call.
+    pub(super) blamed: bool,
+    /// It did so twice in a row though it had served others: it is given no more, and ends.
     pub(super) spoilt: bool,
     /// Observers know of it.
     pub(super) told: bool,

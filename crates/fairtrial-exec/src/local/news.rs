@@ -117,8 +117,10 @@ impl Pool {
             let ok = answer
                 .as_ref()
                 .is_ok_and(|outcome| outcome.verdict == Verdict::Ok);
-            // An earlier call may have spoilt it for all later ones.
-            member.spoilt |= lives && member.served > 1 && blames_setup(&answer);
+            // One such call is its own fault; at the second an earlier one may have spoilt the worker for all.
+            let blames = blames_setup(&answer);
+            member.spoilt |= lives && member.served > 2 && blames && member.blamed;
+            member.blamed = blames;
             if member.spoilt && lives {
                 self.retire_spoilt(worker);
             } else if let Some(reason) =

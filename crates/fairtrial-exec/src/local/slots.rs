@@ -332,6 +332,7 @@ impl Pool {
             loud: false,
             skipping: false,
             filling: false,
+            blamed: false,
             spoilt: false,
             told: false,
             terms: None,

@@ -268,13 +268,20 @@ def f():
 
 /// A call can spoil its worker for all later ones; those should not all pay for it.
 #[tokio::test]
-async fn a_kept_worker_that_blames_the_set_up_is_replaced() {
+async fn a_kept_worker_that_blames_the_set_up_twice_in_a_row_is_replaced() {
     let story = Story::with(|config| config.max_workers = 1);
     let call = || Story::reuse_call(ONE, "[]");
     let first = worker(&story.run(call()).await);
-    let mut nowhere = call();
-    nowhere.cwd = Some("/no/such/directory".into());
-    assert_eq!(story.run(nowhere).await.verdict, Verdict::SetupFailed);
+    let nowhere = || {
+        let mut nowhere = call();
+        nowhere.cwd = Some("/no/such/directory".into());
+        nowhere
+    };
+    assert_eq!(story.run(nowhere()).await.verdict, Verdict::SetupFailed);
+    assert_eq!(worker(&story.run(call()).await), first);
+    for _ in 0..2 {
+        assert_eq!(story.run(nowhere()).await.verdict, Verdict::SetupFailed);
+    }
     assert_ne!(worker(&story.run(call()).await), first);
     let events = story.end().await;
     let ended = events.iter().find_map(|event| match event {
