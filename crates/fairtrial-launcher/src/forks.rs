@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use fairtrial_exec::linux::confine::Birth;
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::{socket, spawn};
 use fairtrial_exec::protocol::launcher::{Confine, FromLauncher, Step, TaskId, ToLauncher};
@@ -30,7 +31,7 @@ impl Launcher {
         confine: Option<&Confine>,
         fds: &[OwnedFd],
     ) -> io::Result<()> {
-        let (plan, cell) = match self.confine(task, confine) {
+        let (plan, cell) = match self.confine(task, confine, Birth::Forked) {
             Ok(confined) => confined,
             Err((step, errno)) => return self.fail(task, step, errno),
         };

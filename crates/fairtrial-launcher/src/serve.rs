@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fairtrial_exec::linux::cgroup::Leaves;
+use fairtrial_exec::linux::confine::Birth;
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::packet::{self, Packet};
 use fairtrial_exec::linux::wait::{Reaped, is_running};
@@ -231,9 +232,9 @@ impl Launcher {
         } else {
             None
         };
-        let confined = match program.nest {
-            true => self.nesting_plan().map(|plan| (plan, Cell::default())),
-            false => self.confine(id, program.confine.as_deref()),
+        let confined = match program.zygote {
+            true => self.groundwork(program).map(|plan| (plan, Cell::default())),
+            false => self.confine(id, program.confine.as_deref(), Birth::Executed),
         };
         let (plan, cell) = match confined {
             Ok(confined) => confined,
