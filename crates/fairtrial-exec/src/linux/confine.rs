@@ -63,11 +63,18 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
     // Not in every container; what it guards against is then guarded against by the container itself.
     let join = [Arg::Value(KEYCTL_JOIN_SESSION_KEYRING), Arg::Value(0)];
     plan.try_call(Step::Keyring, libc::SYS_keyctl, &join);
-    if birth == Birth::Executed {
+    let alone = confine.user_tasks.is_some() && means.user.is_none();
+    if alone {
+        be_counted_alone(&mut plan);
+    }
+    if birth == Birth::Executed || alone {
         forgo_privileges(&mut plan);
     }
-    if birth == Birth::Executed || confine.world.is_some() {
+    if birth == Birth::Executed || alone || confine.world.is_some() {
         give_up_privileges(&mut plan, means.user);
+    }
+    if let Some(most) = confine.user_tasks {
+        set_rlimit(&mut plan, libc::RLIMIT_NPROC, most);
     }
     if let Some(writable) = &confine.writable {
         match confine.world {
@@ -145,10 +152,34 @@ fn raise_oom_score(plan: &mut Plan, confine: &Confine) {
 
 fn set_rlimits(plan: &mut Plan, confine: &Confine) {
     for (resource, value) in &confine.rlimits {
-        let limit = plan.bytes(&[value.to_ne_bytes(), value.to_ne_bytes()].concat());
-        let arguments = [Arg::Value(0), Arg::Value(u64::from(*resource)), limit];
-        plan.call(Step::Rlimits, libc::SYS_prlimit64, &arguments);
+        set_rlimit(plan, *resource, *value);
     }
+}
+
+fn set_rlimit(plan: &mut Plan, resource: u32, value: u64) {
+    let limit = plan.bytes(&[value.to_ne_bytes(), value.to_ne_bytes()].concat());
+    let arguments = [Arg::Value(0), Arg::Value(u64::from(resource)), limit];
+    plan.call(Step::Rlimits, libc::SYS_prlimit64, &arguments);
+}
+
+/// The same user, but in a namespace where nobody else is: since Linux 5.14 the kernel counts a user's tasks in each.
+fn be_counted_alone(plan: &mut Plan) {
+    const STEP: Step = Step::Namespaces;
+    let kind = Arg::Value(libc::CLONE_NEWUSER as u64);
+    plan.call(STEP, libc::SYS_unshare, &[kind]);
+    be_dumpable(plan);
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    plan.write(STEP, b"/proc/self/setgroups", b"deny");
+    plan.write(
+        STEP,
+        b"/proc/self/uid_map",
+        format!("{uid} {uid} 1").as_bytes(),
+    );
+    plan.write(
+        STEP,
+        b"/proc/self/gid_map",
+        format!("{gid} {gid} 1").as_bytes(),
+    );
 }
 
 const DIE_WITH_PARENT: [Arg; 2] = [

@@ -83,6 +83,11 @@ impl Terms {
                 .map(|bytes| (libc::RLIMIT_AS, bytes))
                 .into_iter()
                 .collect(),
+            // One above what was asked for: reaching that is the breach, which whoever counts from outside then sees.
+            user_tasks: self
+                .processes
+                .filter(|_| Means::here().counts_users_at(self.sandbox.level))
+                .map(|most| most.saturating_add(1)),
             oom_score: 0,
             writable: (Means::here().landlock > 0).then(|| writable.map(bytes).collect()),
             cpus: cpus.filter_map(|cpu| u32::try_from(*cpu).ok()).collect(),
