@@ -1,6 +1,6 @@
 //! The single-threaded loop: engine's wishes in, facts about processes out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -169,7 +169,7 @@ impl Launcher {
                 task,
                 zygote,
                 confine,
-            } => self.fork(task, zygote, confine.as_deref(), &fds)?,
+            } => self.fork(task, zygote, confine.as_deref(), fds)?,
             ToLauncher::Arm { task, .. }
             | ToLauncher::Disarm { task }
             | ToLauncher::Confirm { task, .. }
@@ -338,7 +338,10 @@ impl Launcher {
                     cell: Cell::default(),
                 },
             );
-            self.tasks.get_mut(&id).expect("still there").role = Role::Zygote { control };
+            self.tasks.get_mut(&id).expect("still there").role = Role::Zygote {
+                control,
+                waiting: VecDeque::new(),
+            };
         }
         self.tell(&FromLauncher::Spawned {
             task: id,

@@ -35,6 +35,14 @@ pub enum Birth {
 /// The plan for a task.
 pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
     let mut plan = Plan::default();
+    if !means.joins.is_empty() || means.init.is_some() {
+        // Its orphans are known by their cgroup or namespace, and whoever gets them waits for them.
+        let arguments = [
+            Arg::Value(libc::PR_SET_CHILD_SUBREAPER as u64),
+            Arg::Value(0),
+        ];
+        plan.call(Step::Session, libc::SYS_prctl, &arguments);
+    }
     for join in means.joins {
         let (join, itself) = (plan.descriptor(join), plan.bytes(b"0"));
         plan.call(Step::Leaf, libc::SYS_write, &[join, itself, Arg::Value(1)]);
