@@ -62,9 +62,9 @@ def report(found):
     quiet, bombed = p95(found["quiet"]), p95(found["bombed"])
     lines += [
         "",
-        "SB-77: %d memory bombs were stopped while %d calls ran beside them, none of which failed; the 95th percentile of"
+        "SB-77: %d memory bombs were stopped while %d calls ran beside them, none of which failed; the 95th percentile"
         % (found["stopped"], len(found["bombed"])),
-        "their run time was %s, without bombs %s: %.2f times (target 1.2)."
+        "of their run time was %s, without bombs %s: %.2f times (target 1.2)."
         % (time(bombed), time(quiet), bombed / quiet),
         "SB-79: the launcher's resident memory with %d calls under way: %.1f MB (target 3 MB)."
         % (CROWD, found["crowd_kib"] * 1024 / 1e6),
