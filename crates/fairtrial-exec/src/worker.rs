@@ -13,6 +13,7 @@ pub(crate) mod judge;
 pub(crate) mod link;
 mod listen;
 pub(crate) mod pipes;
+pub(crate) mod said;
 
 use crate::event::ExitReason;
 use crate::protocol::launcher::{Cause, End};
