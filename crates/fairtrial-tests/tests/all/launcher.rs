@@ -17,6 +17,35 @@ use crate::process::with_env;
 
 // ---- what it is --------------------------------------------------------------------------------------------------
 
+/// SB-1: static, so that it runs where there is no library for it.
+#[tokio::test]
+async fn the_launcher_needs_no_library() {
+    if !rustix::process::geteuid().is_root() {
+        return note("skipped: needs root, to look into the launcher");
+    }
+    let story = Story::new();
+    let shown = story
+        .run(bare::command(["sh", "-c", "cat /proc/$PPID/maps"]))
+        .await;
+    let maps = shown.stdout.text();
+    assert!(maps.contains("[stack]") && !maps.contains(".so"), "{maps}");
+    story.end().await;
+}
+
+/// SB-1
+#[tokio::test]
+async fn a_launcher_that_cannot_be_started_is_named() {
+    let path = "/no/such/launcher";
+    let story = Story::with(|config| config.launcher = Some(path.into()));
+    let error = story.try_run(bare::command(["true"])).await;
+    let error = error.expect_err("nothing can run").to_string();
+    assert!(
+        error.contains(path) && error.contains("No such file"),
+        "{error}"
+    );
+    story.end().await;
+}
+
 /// SB-2: looked at while it serves a call whose program, arguments, environment and source all hold the word.
 #[tokio::test]
 async fn nothing_of_a_call_is_in_the_launchers_own_files() {
@@ -322,7 +351,7 @@ fn a_step_that_fails_is_named_with_the_kernels_answer() {
 
 // ---- how its own end is heard ------------------------------------------------------------------------------------
 
-/// SB-49: killed, so that nobody but the kernel is left to end what it started.
+/// SB-11: killed, so that nobody but the kernel is left to end what it started.
 #[tokio::test]
 async fn who_gave_up_its_privileges_dies_with_the_launcher_all_the_same() {
     let mut launcher = Launcher::start();
