@@ -288,7 +288,8 @@ fn a_message_longer_than_a_packet_arrives_whole() {
 /// SB-8
 #[test]
 fn a_malformed_message_ends_the_launcher_and_everything_below_it() {
-    let sins: [(&str, fn(&Launcher)); 5] = [
+    type Sin = (&'static str, fn(&Launcher));
+    let sins: [Sin; 5] = [
         ("junk", |launcher| launcher.say_bytes(b"\0\xff\xff\xff\xff")),
         ("an unknown form", |launcher| launcher.say_bytes(b"\x07")),
         ("bytes behind a message", |launcher| {

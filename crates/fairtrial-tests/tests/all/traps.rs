@@ -8,7 +8,7 @@ use fairtrial_exec::linux::confine::{self, Means};
 use fairtrial_exec::linux::spawn::spawn;
 use fairtrial_exec::protocol::launcher::Confine;
 use fairtrial_exec::{Backend, Call, Exit, Level, LocalBackend, LocalConfig, Sandbox, Verdict};
-use fairtrial_tests::{Story, arguments, bare, json, note, program};
+use fairtrial_tests::{Cli, Story, arguments, bare, json, note, program};
 use rustix::process::{Pid, WaitOptions, geteuid, waitpid};
 use serde_json::json as j;
 
@@ -225,6 +225,35 @@ fn an_unprivileged_user_has_namespaces_although_nobody_may_look_into_the_launche
         ));
     }
     assert_eq!(String::from_utf8_lossy(&said), "pid 2\n", "{complaint}");
+}
+
+/// SB-68: what Docker's default filter refuses is refused here too.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn in_a_container_limits_works_and_strict_fails_with_the_step() {
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let container = dir.path().join("like_a_container.py");
+    let text = include_str!("../../programs/like_a_container.py");
+    std::fs::write(&container, text).expect("a file can be written");
+    let source = dir.path().join("two.py");
+    std::fs::write(&source, "def f():\n    return 2\n").expect("a file can be written");
+    let [container, source] = [&container, &source].map(|path| path.to_str().expect("text"));
+    let run = |arguments: &[&str]| {
+        Cli::new(arguments.iter().copied())
+            .current_dir(dir.path())
+            .env("FAIRTRIAL_SPILL_DIR", dir.path().join("spill"))
+            .under_all(&["python3", container])
+            .run()
+    };
+    for level in ["none", "limits"] {
+        let command = run(&["exec", "--sandbox", level, "--", "echo", "here"]);
+        assert_eq!(command.stdout, "here\n", "{level}: {}", command.stderr);
+        let function = run(&["exec", source, "--function", "f", "--sandbox", level]);
+        assert_eq!(function.stdout, "2\n", "{level}: {}", function.stderr);
+    }
+    let strict = run(&["exec", "--sandbox", "strict", "--", "true"]);
+    assert_eq!(strict.code, Some(3), "{}", strict.stderr);
+    assert!(strict.stderr.contains("namespaces"), "{}", strict.stderr);
 }
 
 /// SB-62: launcher, zygote and engine stay as free as they were.
