@@ -17,7 +17,7 @@ use crate::marshal::Dict;
 use crate::outcome::ErrorReport;
 use crate::protocol::Kind;
 use crate::protocol::launcher::{Cause, FromLauncher, Program, Step, TaskId, ToLauncher};
-use crate::sandbox::Level;
+use crate::sandbox::{Level, groundwork};
 use crate::value::{Value, decode_small};
 use crate::worker::drive::STACK_SIGNAL;
 use crate::worker::judge::exit_of;
@@ -55,8 +55,8 @@ pub(crate) struct Key {
     pub(crate) startup_env: Changes,
     /// What a worker gets of its host, once.
     pub(crate) host: Option<Arc<HostTerms>>,
-    /// Whether its workers have namespaces of their own.
-    pub(crate) nest: bool,
+    /// At which its workers run their calls.
+    pub(crate) level: Level,
 }
 
 impl Key {
@@ -70,7 +70,7 @@ impl Key {
             && call.env.is_empty()
             && call.python().is_some_and(|terms| {
                 self.host == terms.host
-                    && self.nest == (call.sandbox.level == Level::Strict)
+                    && self.level == call.sandbox.level
                     && self.python == terms.python
                     && self.preload == terms.preload
             })
@@ -95,7 +95,7 @@ impl Key {
             preload: terms.preload.clone(),
             startup_env,
             host: terms.host.clone(),
-            nest: call.sandbox.level == Level::Strict,
+            level: call.sandbox.level,
         })
     }
 }
@@ -201,8 +201,8 @@ fn program(site: &Site, key: &Key) -> Program {
         cwd: b"/".to_vec(),
         rlimits: Vec::new(),
         zygote: true,
-        confine: None,
-        nest: key.nest,
+        confine: (key.level > Level::None).then(|| Box::new(groundwork())),
+        nest: key.level == Level::Strict,
         self_test: None,
     }
 }

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use fairtrial_exec::linux::confine::{self, Means};
+use fairtrial_exec::linux::confine::{self, Birth, Means};
 use fairtrial_exec::linux::landlock::abi;
 use fairtrial_exec::linux::plan::Plan;
 use fairtrial_exec::linux::selftest::SelfTest;
@@ -81,6 +81,7 @@ fn all_that_confines() -> Plan {
         network: Network::None,
     };
     let confine = Confine {
+        user_tasks: None,
         leaf: None,
         rlimits: vec![(libc::RLIMIT_NICE, 0)],
         oom_score: 800,
@@ -90,7 +91,7 @@ fn all_that_confines() -> Plan {
         cpus: Vec::new(),
         world: Some(world), // the filter; the namespaces themselves are an init's work
     };
-    confine::plan(&confine, Means::default()).expect("nothing of it can fail")
+    confine::plan(&confine, Means::default(), Birth::Executed).expect("nothing of it can fail")
 }
 
 /// SB-3: with every step that a command takes, and with one that fails.

@@ -1,8 +1,10 @@
 //! Deaths: who ended, what they used, what they left behind, and when the engine is told.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd;
 
+use fairtrial_exec::linux::cgroup::Leaf;
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::wait::{Reaped, reap_any};
 use fairtrial_exec::linux::{remove, signals};
@@ -79,9 +81,19 @@ impl Launcher {
             return Ok(());
         }
         let first_open_fork = self.forks.keys().next().copied();
+        let (tasks, forks) = (&self.tasks, &self.forks);
+        let living = || {
+            let tasks = tasks.values().filter(|task| task.dead.is_none());
+            // A worker can be quicker to leave an orphan than its zygote to tell of it.
+            let cells = tasks
+                .map(|task| &task.cell)
+                .chain(forks.values().map(|fork| &fork.cell));
+            let leaves = cells.filter_map(|cell| cell.leaf.as_ref());
+            leaves.flat_map(Leaf::processes).collect()
+        };
         let killed = self
             .strays
-            .sweep(&self.by_pid, first_open_fork, self.last_fork)?;
+            .sweep(&self.by_pid, first_open_fork, self.last_fork, living)?;
         let mut dying = self
             .tasks
             .values_mut()
@@ -132,7 +144,8 @@ impl Launcher {
             while let Ok(Some(reaped)) = reap_any() {
                 self.strays.reaped(reaped.pid);
             }
-            if self.strays.sweep(&self.by_pid, None, 0).is_err() || self.strays.is_empty() {
+            let swept = self.strays.sweep(&self.by_pid, None, 0, HashSet::new);
+            if swept.is_err() || self.strays.is_empty() {
                 break;
             }
             let mut wait = [rustix::event::PollFd::new(

@@ -5,12 +5,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use fairtrial_exec::linux::cgroup::{Access, EngineName, Leaf, LeafLimits, Leaves};
-use fairtrial_exec::linux::confine::{self, Means};
+use fairtrial_exec::linux::confine::{self, Birth, Means};
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::plan::Plan;
 use fairtrial_exec::linux::user_namespace::UserNamespace;
 use fairtrial_exec::linux::world::{self, Init, Lifeline};
-use fairtrial_exec::protocol::launcher::{self as protocol, Confine, LeafCounts, Step, TaskId};
+use fairtrial_exec::protocol::launcher::{
+    self as protocol, Confine, LeafCounts, Program, Step, TaskId,
+};
 
 use crate::serve::Launcher;
 
@@ -93,6 +95,7 @@ impl Launcher {
         &mut self,
         task: TaskId,
         confine: Option<&Confine>,
+        birth: Birth,
     ) -> Result<(Plan, Cell), Refusal> {
         let Some(confine) = confine else {
             return Ok((Plan::default(), Cell::default()));
@@ -117,7 +120,7 @@ impl Launcher {
             (means.user, means.init) = (cell.user, Some((copy(&init.pidfd)?, copy(&init.ready)?)));
             (cell.init, cell.scratch) = (Some(init), Some(world.scratch.clone()));
         }
-        let plan = confine::plan(confine, means).map_err(at(Step::Landlock))?;
+        let plan = confine::plan(confine, means, birth).map_err(at(Step::Landlock))?;
         Ok((plan, cell))
     }
 
@@ -134,11 +137,19 @@ impl Launcher {
         }
     }
 
-    /// The plan of a zygote that forks tasks with namespaces of their own.
-    pub(crate) fn nesting_plan(&mut self) -> Result<Plan, Refusal> {
-        let nest = self.nest().map_err(at(Step::Namespaces))?;
-        let users = nest.users.file().try_clone();
-        Ok(confine::nesting_plan(users.map_err(at(Step::Descriptors))?))
+    /// The plan of a zygote, which may have to fork tasks with namespaces of their own.
+    pub(crate) fn groundwork(&mut self, program: &Program) -> Result<Plan, Refusal> {
+        let Some(confine) = &program.confine else {
+            return Ok(Plan::default());
+        };
+        let users = if program.nest {
+            let nest = self.nest().map_err(at(Step::Namespaces))?;
+            let users = nest.users.file().try_clone();
+            Some(users.map_err(at(Step::Descriptors))?)
+        } else {
+            None
+        };
+        Ok(confine::groundwork(confine, users))
     }
 
     /// It is not needed: its task will not be, or is no more.

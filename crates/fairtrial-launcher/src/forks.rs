@@ -3,16 +3,18 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use fairtrial_exec::linux::confine::Birth;
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::wait::is_child;
 use fairtrial_exec::linux::{socket, spawn};
 use fairtrial_exec::protocol::launcher::{Confine, FromLauncher, Step, TaskId, ToLauncher};
 use fairtrial_exec::protocol::zygote::{ANSWER_BYTES, Answer};
 use rustix::event::epoll;
+use rustix::io::Errno;
 
 use crate::confine::Cell;
 use crate::serve::Launcher;
-use crate::task::{Role, Task};
+use crate::task::{Request, Role, Task};
 
 /// A request that a zygote has not answered.
 pub(crate) struct Fork {
@@ -30,56 +32,73 @@ impl Launcher {
         task: TaskId,
         zygote: TaskId,
         confine: Option<&Confine>,
-        fds: &[OwnedFd],
+        mut fds: Vec<OwnedFd>,
     ) -> io::Result<()> {
-        let (plan, cell) = match self.confine(task, confine) {
+        let (plan, cell) = match self.confine(task, confine, Birth::Forked) {
             Ok(confined) => confined,
             Err((step, errno)) => return self.fail(task, step, errno),
         };
-        let Some(Task {
-            role: Role::Zygote { control },
-            ..
-        }) = self.tasks.get(&zygote)
-        else {
-            self.abandon(cell);
-            return self.fail(task, Step::Zygote, rustix::io::Errno::SRCH.raw_os_error());
-        };
-        let number = self.last_fork + 1;
         self.hand_over(&cell, &fds[1..]);
-        let mut request = number.to_le_bytes().to_vec();
-        let way_in = plan.way_in().map_or(0, |at| at + fds.len() as u8);
-        request.push(way_in);
+        let number = self.last_fork + 1;
+        let mut bytes = number.to_le_bytes().to_vec();
+        bytes.push(plan.way_in().map_or(0, |at| at + fds.len() as u8));
         if confine.is_some() {
-            request.append(&mut plan.to_bytes());
+            bytes.append(&mut plan.to_bytes());
         }
-        let fds = fds.iter().chain(plan.descriptors());
-        let borrowed: Vec<BorrowedFd<'_>> = fds.map(AsFd::as_fd).collect();
-        match socket::send_with_fds(control.as_fd(), &request, &borrowed, socket::Wait::Never) {
-            Ok(_) => {
-                self.last_fork = number;
-                self.forks.insert(
-                    number,
-                    Fork {
-                        task: Some(task),
-                        zygote,
-                        early: Vec::new(),
-                        cell,
-                    },
-                );
-                Ok(())
-            }
-            Err(error) => {
-                self.abandon(cell);
-                self.fail(task, Step::Zygote, error.raw_os_error().unwrap_or(0))
+        fds.extend(plan.into_descriptors());
+        if let Some(Task {
+            role: Role::Zygote { waiting, .. },
+            ..
+        }) = self.tasks.get_mut(&zygote)
+        {
+            waiting.push_back(Request { number, bytes, fds });
+        } else {
+            self.abandon(cell);
+            return self.fail(task, Step::Zygote, Errno::SRCH.raw_os_error());
+        }
+        self.last_fork = number;
+        let fork = Fork {
+            task: Some(task),
+            zygote,
+            early: Vec::new(),
+            cell,
+        };
+        self.forks.insert(number, fork);
+        self.send_waiting(zygote)
+    }
+
+    /// Sends a zygote what waits for room in its socket: there is some at the latest when it has answered.
+    fn send_waiting(&mut self, zygote: TaskId) -> io::Result<()> {
+        let Some(Task {
+            role: Role::Zygote { control, waiting },
+            ..
+        }) = self.tasks.get_mut(&zygote)
+        else {
+            return Ok(());
+        };
+        while let Some(request) = waiting.front() {
+            let fds: Vec<BorrowedFd<'_>> = request.fds.iter().map(AsFd::as_fd).collect();
+            let wait = socket::Wait::Never;
+            match socket::send_with_fds(control.as_fd(), &request.bytes, &fds, wait) {
+                Ok(_) => drop(waiting.pop_front()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => {
+                    let number = request.number;
+                    waiting.pop_front();
+                    let worker = Err(error.raw_os_error().unwrap_or(0));
+                    self.answered(zygote, Answer { number, worker })?;
+                    return self.send_waiting(zygote);
+                }
             }
         }
+        Ok(())
     }
 
     /// All that a zygote has to say now.
     pub(crate) fn hear_zygote(&mut self, id: TaskId) -> io::Result<()> {
         loop {
             let Some(Task {
-                role: Role::Zygote { control },
+                role: Role::Zygote { control, .. },
                 ..
             }) = self.tasks.get(&id)
             else {
@@ -87,7 +106,7 @@ impl Launcher {
             };
             let mut bytes = [0; ANSWER_BYTES + 1]; // room to see that there is more
             match rustix::net::recv(control, &mut bytes[..], rustix::net::RecvFlags::DONTWAIT) {
-                Err(rustix::io::Errno::AGAIN) => return Ok(()),
+                Err(Errno::AGAIN) => return self.send_waiting(id),
                 Err(_) => return self.zygote_lost(id),
                 Ok((count, _)) => match Answer::decode(&bytes[..count]) {
                     Some(answer) if self.can_be(&answer) => self.answered(id, answer)?,
@@ -187,7 +206,7 @@ impl Launcher {
             }
         }
         if let Some(task) = self.tasks.get_mut(&id) {
-            if let Role::Zygote { control } = std::mem::replace(&mut task.role, Role::Leader) {
+            if let Role::Zygote { control, .. } = std::mem::replace(&mut task.role, Role::Leader) {
                 epoll::delete(&self.epoll, &control)?;
             }
             match task.ended.take() {

@@ -1,10 +1,11 @@
 //! The single-threaded loop: engine's wishes in, facts about processes out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fairtrial_exec::linux::cgroup::Leaves;
+use fairtrial_exec::linux::confine::Birth;
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::packet::{self, Packet};
 use fairtrial_exec::linux::wait::{Reaped, is_running};
@@ -171,7 +172,7 @@ impl Launcher {
                 task,
                 zygote,
                 confine,
-            } if fds.len() == FORK_FDS => self.fork(task, zygote, confine.as_deref(), &fds)?,
+            } if fds.len() == FORK_FDS => self.fork(task, zygote, confine.as_deref(), fds)?,
             ToLauncher::Fork { .. } => return Err(io::ErrorKind::InvalidData.into()),
             ToLauncher::Arm { task, .. }
             | ToLauncher::Disarm { task }
@@ -235,9 +236,9 @@ impl Launcher {
         } else {
             None
         };
-        let confined = match program.nest {
-            true => self.nesting_plan().map(|plan| (plan, Cell::default())),
-            false => self.confine(id, program.confine.as_deref()),
+        let confined = match program.zygote {
+            true => self.groundwork(program).map(|plan| (plan, Cell::default())),
+            false => self.confine(id, program.confine.as_deref(), Birth::Executed),
         };
         let (plan, cell) = match confined {
             Ok(confined) => confined,
@@ -341,7 +342,10 @@ impl Launcher {
                     cell: Cell::default(),
                 },
             );
-            self.tasks.get_mut(&id).expect("still there").role = Role::Zygote { control };
+            self.tasks.get_mut(&id).expect("still there").role = Role::Zygote {
+                control,
+                waiting: VecDeque::new(),
+            };
         }
         self.tell(&FromLauncher::Spawned {
             task: id,

@@ -1,5 +1,6 @@
 //! A process the engine asked for, from its start to the end of its tree.
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use fairtrial_exec::linux::monotonic::now_ns;
@@ -35,8 +36,17 @@ pub(crate) enum Role {
     },
     Zygote {
         control: OwnedFd,
+        /// Requests for which its socket had no room.
+        waiting: VecDeque<Request>,
     },
     Leader,
+}
+
+/// What a zygote is asked for.
+pub(crate) struct Request {
+    pub(crate) number: u32,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) fds: Vec<OwnedFd>,
 }
 
 /// A leader that is gone while its tree may not be.

@@ -1,11 +1,11 @@
 //! Who is a stray: a child of the launcher that nobody asked for.
 //!
-//! Every leader is a subreaper, so its orphans stay below it while it lives. When it dies they become the launcher's
-//! own children. Whoever is a child of the launcher and not a known task is thus what a dead tree left behind, and is
-//! killed; its own children arrive here in turn, until none is left. A child cannot be reaped by anybody else, so its
-//! number cannot come to mean another process between the look and the kill.
+//! A leader without a cgroup is a subreaper, so its orphans stay below it while it lives. When it dies they become the
+//! launcher's own children. Whoever is a child of the launcher, not a known task and not in the cgroup of one that lives
+//! is thus what a dead tree left behind, and is killed; its own children arrive here in turn, until none is left. A child
+//! cannot be reaped by anybody else, so its number cannot come to mean another process between the look and the kill.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 
 use fairtrial_exec::linux::signals::kill_child;
@@ -28,20 +28,26 @@ struct Sighting {
 impl Strays {
     /// Looks for strays and kills those that cannot be a worker about to be announced.
     ///
-    /// `first_open_fork` is the oldest fork request without an answer, `last_fork` the newest made.
+    /// `first_open_fork` is the oldest fork request without an answer, `last_fork` the newest made; `living` tells who is
+    /// in the cgroups of those that live.
     /// Returns how many were killed by this look.
     pub(crate) fn sweep<T>(
         &mut self,
         known: &HashMap<i32, T>,
         first_open_fork: Option<u32>,
         last_fork: u32,
+        living: impl FnOnce() -> HashSet<i32>,
     ) -> std::io::Result<u64> {
         let children = children_of_self(&mut self.children_file)?;
-        let strays: Vec<i32> = children
+        let mut strays: Vec<i32> = children
             .into_iter()
             .map(u32::cast_signed)
             .filter(|pid| !known.contains_key(pid))
             .collect();
+        if !strays.is_empty() {
+            let living = living();
+            strays.retain(|pid| !living.contains(pid));
+        }
         self.seen.retain(|pid, _| strays.contains(pid));
         let mut killed = 0;
         for pid in strays {

@@ -3,7 +3,7 @@ import signal
 
 
 def ignore():
-    for number in range(1, signal.NSIG):
+    for number in set(range(1, signal.NSIG)) - {signal.SIGCHLD}:  # ignored, it would leave nobody to wait for
         try:
             signal.signal(number, signal.SIG_IGN)
         except (OSError, ValueError):

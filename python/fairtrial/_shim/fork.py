@@ -31,6 +31,8 @@ def _prctl(option, argument, _call=_libc.prctl if _libc else None):
 
 if _libc:
     _libc.prctl.argtypes = [_ctypes.c_int] + [_ctypes.c_ulong] * 4
+    _syscall = _libc["syscall"]  # one of its own: `_libc.syscall` is called with other types
+    _syscall.argtypes, _syscall.restype = [_ctypes.c_long] + [_ctypes.c_uint64] * 6, _ctypes.c_long
 
 
 class Forker:
@@ -183,8 +185,6 @@ def run_plan(text, descriptors):
     base = _ctypes.addressof(memory)
     for place, to in _PLAN_POINTER.iter_unpack(text[pointers_at:memory_at]):
         _ctypes.c_uint64.from_address(base + place).value = base + to
-    call = _ctypes.PyDLL(None, use_errno=True).syscall
-    call.argtypes, call.restype = [_ctypes.c_long] * 7, _ctypes.c_long
     for number, result_to, step, optional, *arguments in _PLAN_CALL.iter_unpack(text[at:pointers_at]):
         values = []
         for kind, value in zip(arguments[:6], arguments[6:]):
@@ -194,8 +194,8 @@ def run_plan(text, descriptors):
                 value = descriptors[value]
             elif kind == 3:
                 value = _ctypes.c_int32.from_address(base + value).value
-            values.append(value - (1 << 64) if value >> 63 == 1 else value)
-        result = call(number, *values)
+            values.append(value)
+        result = _syscall(number, *values)
         if result < 0 and not optional:
             name = text[memory_at + size :].split(b"\0")[step].decode()
             raise SetupFailed("cannot confine it: %s: %s" % (name, _os.strerror(_ctypes.get_errno())))

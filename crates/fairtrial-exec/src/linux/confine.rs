@@ -23,21 +23,32 @@ pub struct Means {
     pub user: Option<u32>,
 }
 
+/// How a task's process comes about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Birth {
+    /// It executes a program.
+    Executed,
+    /// A zygote forks it, on whose ground it stands.
+    Forked,
+}
+
 /// The plan for a task.
-pub fn plan(confine: &Confine, means: Means) -> io::Result<Plan> {
+pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
     let mut plan = Plan::default();
+    if !means.joins.is_empty() || means.init.is_some() {
+        // Its orphans are known by their cgroup or namespace, and whoever gets them waits for them.
+        let arguments = [
+            Arg::Value(libc::PR_SET_CHILD_SUBREAPER as u64),
+            Arg::Value(0),
+        ];
+        plan.call(Step::Session, libc::SYS_prctl, &arguments);
+    }
     for join in means.joins {
         let (join, itself) = (plan.descriptor(join), plan.bytes(b"0"));
         plan.call(Step::Leaf, libc::SYS_write, &[join, itself, Arg::Value(1)]);
     }
-    if confine.oom_score != 0 {
-        be_dumpable(&mut plan);
-        let score = confine.oom_score.to_string();
-        plan.write(
-            Step::OomScore,
-            b"/proc/self/oom_score_adj",
-            score.as_bytes(),
-        );
+    if birth == Birth::Executed {
+        raise_oom_score(&mut plan, confine);
     }
     if let (Some((init, ready)), Some(world)) = (means.init, &confine.world) {
         let (init, ready) = (plan.descriptor(init), plan.descriptor(ready));
@@ -51,12 +62,7 @@ pub fn plan(confine: &Confine, means: Means) -> io::Result<Plan> {
         let kinds = Arg::Value((ENTERED | network) as u64);
         plan.call(Step::Namespaces, libc::SYS_setns, &[init, kinds]);
     }
-    plan.call(Step::Privileges, libc::SYS_umask, &[Arg::Value(0o077)]);
-    for (resource, value) in &confine.rlimits {
-        let limit = plan.bytes(&[value.to_ne_bytes(), value.to_ne_bytes()].concat());
-        let arguments = [Arg::Value(0), Arg::Value(u64::from(*resource)), limit];
-        plan.call(Step::Rlimits, libc::SYS_prlimit64, &arguments);
-    }
+    set_rlimits(&mut plan, confine);
     if !confine.cpus.is_empty() {
         let mask = plan.bytes(&cpu_mask(&confine.cpus));
         let arguments = [Arg::Value(0), Arg::Value(CPU_MASK_BYTES as u64), mask];
@@ -65,9 +71,24 @@ pub fn plan(confine: &Confine, means: Means) -> io::Result<Plan> {
     // Not in every container; what it guards against is then guarded against by the container itself.
     let join = [Arg::Value(KEYCTL_JOIN_SESSION_KEYRING), Arg::Value(0)];
     plan.try_call(Step::Keyring, libc::SYS_keyctl, &join);
-    give_up_privileges(&mut plan, means.user);
+    let alone = confine.user_tasks.is_some() && means.user.is_none();
+    if alone {
+        be_counted_alone(&mut plan);
+    }
+    if birth == Birth::Executed || alone {
+        forgo_privileges(&mut plan);
+    }
+    if birth == Birth::Executed || alone || confine.world.is_some() {
+        give_up_privileges(&mut plan, means.user);
+    }
+    if let Some(most) = confine.user_tasks {
+        set_rlimit(&mut plan, libc::RLIMIT_NPROC, most);
+    }
     if let Some(writable) = &confine.writable {
-        landlock::restrict(&mut plan, landlock::abi()?, writable);
+        match confine.world {
+            Some(_) => landlock::restrict_inside(&mut plan, landlock::abi()?, writable),
+            None => landlock::restrict(&mut plan, landlock::abi()?, writable)?,
+        }
     }
     if let Some(world) = &confine.world {
         install_filter(&mut plan, world);
@@ -78,11 +99,30 @@ pub fn plan(confine: &Confine, means: Means) -> io::Result<Plan> {
 /// The namespaces that a process enters by an init's handle, but for the network's.
 const ENTERED: libc::c_int = libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
 
-/// The plan of a zygote that forks `strict` workers: privileges in that namespace alone, kept through exec.
+/// The plan of a zygote: what all its workers inherit, so that each of them has little left to do. With `users` it keeps
+/// privileges in that namespace, and there alone, through exec: its workers will have namespaces of their own.
 #[must_use]
-pub fn nesting_plan(users: OwnedFd) -> Plan {
-    const ALL: [u8; 4] = [0xff; 4];
+pub fn groundwork(confine: &Confine, users: Option<OwnedFd>) -> Plan {
     let mut plan = Plan::default();
+    raise_oom_score(&mut plan, confine);
+    set_rlimits(&mut plan, confine);
+    match users {
+        Some(users) => {
+            nest(&mut plan, users);
+            forgo_privileges(&mut plan);
+            plan.call(Step::DeathSignal, libc::SYS_prctl, &DIE_WITH_PARENT);
+        }
+        None => {
+            forgo_privileges(&mut plan);
+            give_up_privileges(&mut plan, None);
+        }
+    }
+    plan
+}
+
+/// Privileges in that namespace alone, kept through exec.
+fn nest(plan: &mut Plan, users: OwnedFd) {
+    const ALL: [u8; 4] = [0xff; 4];
     let users = plan.descriptor(users);
     plan.try_call(
         Step::Privileges,
@@ -105,8 +145,49 @@ pub fn nesting_plan(users: OwnedFd) -> Plan {
         ];
         plan.call(Step::Privileges, libc::SYS_prctl, &arguments);
     }
-    plan.call(Step::DeathSignal, libc::SYS_prctl, &DIE_WITH_PARENT);
-    plan
+}
+
+fn raise_oom_score(plan: &mut Plan, confine: &Confine) {
+    be_dumpable(plan);
+    let score = confine.oom_score.to_string();
+    plan.write(
+        Step::OomScore,
+        b"/proc/self/oom_score_adj",
+        score.as_bytes(),
+    );
+    plan.call(Step::Privileges, libc::SYS_umask, &[Arg::Value(0o077)]);
+}
+
+fn set_rlimits(plan: &mut Plan, confine: &Confine) {
+    for (resource, value) in &confine.rlimits {
+        set_rlimit(plan, *resource, *value);
+    }
+}
+
+fn set_rlimit(plan: &mut Plan, resource: u32, value: u64) {
+    let limit = plan.bytes(&[value.to_ne_bytes(), value.to_ne_bytes()].concat());
+    let arguments = [Arg::Value(0), Arg::Value(u64::from(resource)), limit];
+    plan.call(Step::Rlimits, libc::SYS_prlimit64, &arguments);
+}
+
+/// The same user, but in a namespace where nobody else is: since Linux 5.14 the kernel counts a user's tasks in each.
+fn be_counted_alone(plan: &mut Plan) {
+    const STEP: Step = Step::Namespaces;
+    let kind = Arg::Value(libc::CLONE_NEWUSER as u64);
+    plan.call(STEP, libc::SYS_unshare, &[kind]);
+    be_dumpable(plan);
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    plan.write(STEP, b"/proc/self/setgroups", b"deny");
+    plan.write(
+        STEP,
+        b"/proc/self/uid_map",
+        format!("{uid} {uid} 1").as_bytes(),
+    );
+    plan.write(
+        STEP,
+        b"/proc/self/gid_map",
+        format!("{gid} {gid} 1").as_bytes(),
+    );
 }
 
 const DIE_WITH_PARENT: [Arg; 2] = [
@@ -120,17 +201,23 @@ fn be_dumpable(plan: &mut Plan) {
     plan.call(Step::Privileges, libc::SYS_prctl, &arguments);
 }
 
-/// Another user, empty capability sets, and no way back by executing a program.
-fn give_up_privileges(plan: &mut Plan, user: Option<u32>) {
-    const STEP: Step = Step::Privileges;
+/// No way back to privileges by executing a program.
+fn forgo_privileges(plan: &mut Plan) {
     for capability in 0..=last_capability() {
         let arguments = [
             Arg::Value(libc::PR_CAPBSET_DROP as u64),
             Arg::Value(capability),
         ];
-        // Who may not drop one cannot gain one either, after the next lines.
-        plan.try_call(STEP, libc::SYS_prctl, &arguments);
+        // Who may not drop one cannot gain one either, after the next line.
+        plan.try_call(Step::Privileges, libc::SYS_prctl, &arguments);
     }
+    let no_new = [Arg::Value(libc::PR_SET_NO_NEW_PRIVS as u64), Arg::Value(1)];
+    plan.call(Step::Privileges, libc::SYS_prctl, &no_new);
+}
+
+/// Another user, and empty capability sets.
+fn give_up_privileges(plan: &mut Plan, user: Option<u32>) {
+    const STEP: Step = Step::Privileges;
     if let Some(user) = user {
         let user = [Arg::Value(u64::from(user)); 3];
         plan.call(STEP, libc::SYS_setresgid, &user);
@@ -144,8 +231,6 @@ fn give_up_privileges(plan: &mut Plan, user: Option<u32>) {
     let header = plan.bytes(&[CAPABILITY_VERSION_3.to_ne_bytes(), [0; 4]].concat());
     let none = plan.bytes(&[0; 24]);
     plan.call(STEP, libc::SYS_capset, &[header, none]);
-    let no_new = [Arg::Value(libc::PR_SET_NO_NEW_PRIVS as u64), Arg::Value(1)];
-    plan.call(STEP, libc::SYS_prctl, &no_new);
     be_dumpable(plan);
     // A change of credentials clears it.
     plan.call(Step::DeathSignal, libc::SYS_prctl, &DIE_WITH_PARENT);

@@ -141,8 +141,8 @@ impl Plan {
 
     /// The descriptors, in the order of their numbers.
     #[must_use]
-    pub fn descriptors(&self) -> &[OwnedFd] {
-        &self.descriptors
+    pub fn into_descriptors(self) -> Vec<OwnedFd> {
+        self.descriptors
     }
 
     /// As the shim reads it: counts, operations of fixed size, pointers, memory.

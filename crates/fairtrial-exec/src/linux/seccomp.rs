@@ -90,6 +90,18 @@ const DENIED: &[libc::c_long] = &[
 /// Socket families that reach past a network namespace, or into the kernel.
 const FAMILIES: &[i32] = &[libc::AF_VSOCK, libc::AF_PACKET, libc::AF_NETLINK];
 
+/// The first process of the namespace, which is nobody's to change though it may have the same user.
+const INIT: u32 = 1;
+/// With the argument that says whose.
+const CHANGES_ANOTHER: &[(libc::c_long, u32)] = &[
+    (libc::SYS_prlimit64, 0),
+    (libc::SYS_sched_setaffinity, 0),
+    (libc::SYS_sched_setattr, 0),
+    (libc::SYS_sched_setparam, 0),
+    (libc::SYS_sched_setscheduler, 0),
+    (libc::SYS_setpriority, 1),
+];
+
 /// The filter, as the kernel reads it: eight bytes an instruction.
 #[must_use]
 pub fn filter(internet: Internet) -> Vec<u8> {
@@ -135,6 +147,9 @@ pub fn filter(internet: Internet) -> Vec<u8> {
     }
     for call in [libc::SYS_socket, libc::SYS_socketpair] {
         refuse_if(&mut program, call, 0, JUMP_EQUAL, &families);
+    }
+    for (call, pid_at) in CHANGES_ANOTHER {
+        refuse_if(&mut program, *call, *pid_at, JUMP_EQUAL, &[INIT]);
     }
     program.push((RETURN, 0, 0, ALLOW));
     let bytes = program.into_iter().flat_map(|(code, yes, no, value)| {

@@ -177,7 +177,7 @@ fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path) -> Program
         cwd: cwd.as_os_str().as_encoded_bytes().to_vec(),
         rlimits: rlimits(call),
         zygote: false,
-        confine: Terms::of(call).map(|terms| Box::new(terms.confine(scratch, &[]))),
+        confine: Terms::of(call).map(|terms| Box::new(terms.confine_program(scratch))),
         nest: false,
         self_test: call.self_test.clone(),
     }

@@ -110,6 +110,8 @@ pub struct Confine {
     pub leaf: Option<LeafLimits>,
     /// Resource limits: number, value for both soft and hard.
     pub rlimits: Vec<(u32, u64)>,
+    /// How many tasks its user may have, who is counted apart from all others: where no cgroup counts them.
+    pub user_tasks: Option<u64>,
     /// Added to its score when the host runs out of memory.
     pub oom_score: i32,
     /// The only places where it may change files, if Landlock is to see to that.

@@ -331,6 +331,11 @@ fn by_cgroup(name: &'static str, level: Level) -> Mechanism {
         means.processes
     } {
         Ok(via) => entry(name, State::Enforced, via),
+        Err(_) if name == "processes" && means.counts_users_at(level) => entry(
+            name,
+            State::Enforced,
+            "RLIMIT_NPROC of a user counted alone",
+        ),
         Err(hint) => Mechanism { hint, ..sampled },
     }
 }

@@ -72,24 +72,36 @@ impl Terms {
         let places = [Path::new("/dev/null"), Path::new("/dev/shm"), scratch];
         let writable = places.into_iter().chain(self.cwd.as_deref());
         let writable = writable.chain(self.sandbox.write.iter().map(PathBuf::as_path));
-        let mut rlimits = rlimits();
-        rlimits.extend(
-            self.sandbox
-                .address_space
-                .map(|bytes| (libc::RLIMIT_AS, bytes)),
-        );
+        let address_space = self.sandbox.address_space;
         let cpus = self.sandbox.cpus.iter().flatten();
         Confine {
             leaf: Some(LeafLimits {
                 memory_bytes: self.memory_bytes,
                 processes: self.processes,
             }),
-            rlimits,
-            oom_score: OOM_SCORE,
+            rlimits: address_space
+                .map(|bytes| (libc::RLIMIT_AS, bytes))
+                .into_iter()
+                .collect(),
+            // One above what was asked for: reaching that is the breach, which whoever counts from outside then sees.
+            user_tasks: self
+                .processes
+                .filter(|_| Means::here().counts_users_at(self.sandbox.level))
+                .map(|most| most.saturating_add(1)),
+            oom_score: 0,
             writable: (Means::here().landlock > 0).then(|| writable.map(bytes).collect()),
             cpus: cpus.filter_map(|cpu| u32::try_from(*cpu).ok()).collect(),
             world: (self.sandbox.level == Level::Strict).then(|| self.world(scratch, paths)),
         }
+    }
+
+    /// As [`Terms::confine`], for a program that no zygote prepared.
+    pub(crate) fn confine_program(&self, scratch: &Path) -> Confine {
+        let mut confine = self.confine(scratch, &[]);
+        let ground = groundwork();
+        confine.oom_score = ground.oom_score;
+        confine.rlimits.extend(ground.rlimits);
+        confine
     }
 
     fn world(&self, scratch: &Path, paths: &[PathBuf]) -> World {
@@ -173,15 +185,19 @@ fn bind(path: &Path, writable: bool) -> Bind {
 }
 
 /// What every confined process is held to, whatever its call asks for.
-fn rlimits() -> Vec<(u32, u64)> {
-    vec![
-        (libc::RLIMIT_CORE, 1), // 0 would still start a handler that cores are piped to
-        (libc::RLIMIT_MEMLOCK, 64 << 10),
-        (libc::RLIMIT_MSGQUEUE, 64 << 10),
-        (libc::RLIMIT_SIGPENDING, 1024),
-        (libc::RLIMIT_NICE, 0),
-        (libc::RLIMIT_RTPRIO, 0),
-    ]
+pub(crate) fn groundwork() -> Confine {
+    Confine {
+        oom_score: OOM_SCORE,
+        rlimits: vec![
+            (libc::RLIMIT_CORE, 1), // 0 would still start a handler that cores are piped to
+            (libc::RLIMIT_MEMLOCK, 64 << 10),
+            (libc::RLIMIT_MSGQUEUE, 64 << 10),
+            (libc::RLIMIT_SIGPENDING, 1024),
+            (libc::RLIMIT_NICE, 0),
+            (libc::RLIMIT_RTPRIO, 0),
+        ],
+        ..Confine::default()
+    }
 }
 
 fn bytes(path: &Path) -> Vec<u8> {

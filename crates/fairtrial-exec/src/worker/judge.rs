@@ -281,14 +281,13 @@ fn read_reply(
                 .call
                 .python()
                 .map_or(ResultFormat::Data, |terms| terms.result);
-            Ok((
-                Verdict::Ok,
-                Some(EncodedValue {
-                    format,
-                    body: payload.into_body(),
-                }),
-                None,
-            ))
+            let body = payload.into_body();
+            if format == ResultFormat::Data
+                && let Err(malformed) = value::check(body.bytes())
+            {
+                return Ok(bad(format!("what it sent is no value: {malformed}")));
+            }
+            Ok((Verdict::Ok, Some(EncodedValue { format, body }), None))
         }
         Ok(Reply::Error(payload)) => Ok(match read_record(payload.into_body().bytes()) {
             Some((verdict, mut report)) => {

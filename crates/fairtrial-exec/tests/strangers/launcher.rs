@@ -123,6 +123,7 @@ fn confine() -> Confine {
             processes: None,
         }),
         rlimits: vec![(4, 1)],
+        user_tasks: Some(7),
         oom_score: 800,
         writable: Some(vec![b"/tmp".to_vec()]),
         cpus: vec![0, 1],

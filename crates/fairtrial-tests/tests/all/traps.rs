@@ -4,7 +4,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use fairtrial_exec::linux::confine::{self, Means};
+use fairtrial_exec::linux::confine::{self, Birth, Means};
 use fairtrial_exec::linux::spawn::spawn;
 use fairtrial_exec::protocol::launcher::Confine;
 use fairtrial_exec::{Backend, Call, Exit, Level, LocalBackend, LocalConfig, Sandbox, Verdict};
@@ -112,7 +112,8 @@ fn another_user_still_dies_with_the_launcher() {
         user: Some(65_534),
         ..Means::default()
     };
-    let plan = confine::plan(&Confine::default(), means).expect("nothing of it can fail");
+    let plan =
+        confine::plan(&Confine::default(), means, Birth::Executed).expect("nothing of it can fail");
     let (reader, writer) = rustix::pipe::pipe().expect("a pipe can be had");
     let null = || OwnedFd::from(std::fs::File::open("/dev/null").expect("always there"));
     let python = program(&[

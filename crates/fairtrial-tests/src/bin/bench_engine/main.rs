@@ -2,6 +2,8 @@
 //!
 //! `bench/run.py` drives it, so that engine and bare limits take turns. Decides nothing and compares nothing.
 
+mod levels;
+
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -9,7 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fairtrial_exec::{
-    Backend, Call, Isolation, LocalBackend, LocalConfig, ResultFormat, Shutdown, Verdict,
+    Backend, Call, Isolation, Level, LocalBackend, LocalConfig, ResultFormat, Sandbox, Shutdown,
+    Verdict,
 };
 use fairtrial_tests::arguments;
 use serde_json::{Value as Json, json};
@@ -67,9 +70,8 @@ impl Bench {
     }
 
     async fn run(&mut self, words: &[&str]) -> Result<Json, Failure> {
-        let number = |index: usize| -> Result<usize, Failure> {
-            Ok(words.get(index).ok_or("a number is missing")?.parse()?)
-        };
+        let word = |index: usize| words.get(index).copied().ok_or("a word is missing");
+        let number = |index: usize| -> Result<usize, Failure> { Ok(word(index)?.parse()?) };
         match words.first().copied() {
             Some("fresh") => {
                 let call = self.call(NO_OP, "[]", Isolation::Fresh, true);
@@ -93,6 +95,10 @@ impl Bench {
             Some("large") => self.large(number(1)?, words.get(2) == Some(&"reuse")).await,
             Some("cold") => self.cold(number(1)?).await,
             Some("deadline") => self.deadline(number(1)?).await,
+            Some("level") => self.level(word(1)?, number(2)?).await,
+            Some("tree") => self.tree(word(1)?, number(2)?).await,
+            Some("beside") => self.beside(word(1)? == "bombs", number(2)?).await,
+            Some("crowd") => self.crowd(number(1)?).await,
             Some("flat") => self.flat(number(1)?, number(2)?).await,
             other => Err(format!("no experiment is called {other:?}").into()),
         }
@@ -100,6 +106,7 @@ impl Bench {
 
     fn call(&self, source: &str, args: &str, isolation: Isolation, numpy: bool) -> Call {
         let mut call = Call::source(source, "f", arguments(args));
+        call.sandbox = Sandbox::new(Level::None); // what isolation costs has rows of its own
         let terms = call.python_mut().expect("a source call");
         terms.python.clone_from(&self.python);
         terms.isolation = isolation;
@@ -252,40 +259,43 @@ async fn many(backend: &LocalBackend, call: &Call, count: usize) -> Result<(), F
 }
 
 fn size_of_self(calls: usize) -> Result<Json, Failure> {
-    let rss = |pid: &str| -> Result<u64, Failure> {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().nth(1));
-        Ok(kib.ok_or("no VmRSS")?.parse()?)
-    };
-    let (launcher, launcher_fds) = match launcher()? {
-        Some(pid) => (
-            Some(rss(&pid)?),
-            Some(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count()),
-        ),
-        None => (None, None),
+    let launcher_fds = match launcher()? {
+        Some(pid) => Some(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count()),
+        None => None,
     };
     Ok(json!({
         "calls": calls,
         "rss_kib": rss("self")?,
         "fds": std::fs::read_dir("/proc/self/fd")?.count(),
-        "launcher_rss_kib": launcher,
+        "launcher_rss_kib": rss_of_launcher()?,
         "launcher_fds": launcher_fds,
     }))
 }
 
-/// The one child of ours that is no echo.
+fn rss(pid: &str) -> Result<u64, Failure> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1));
+    Ok(kib.ok_or("no VmRSS")?.parse()?)
+}
+
+fn rss_of_launcher() -> Result<Option<u64>, Failure> {
+    launcher()?.map(|pid| rss(&pid)).transpose()
+}
+
+/// The last child of ours that is no echo.
 fn launcher() -> Result<Option<String>, Failure> {
+    let mut found = None;
     for task in std::fs::read_dir("/proc/self/task")? {
         let children = std::fs::read_to_string(task?.path().join("children"))?;
         for pid in children.split_whitespace() {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             if !name.starts_with("python") {
-                return Ok(Some(pid.into()));
+                found = found.max(Some(pid.parse::<u32>()?));
             }
         }
     }
-    Ok(None)
+    Ok(found.map(|pid| pid.to_string()))
 }
 
 /// A bare interpreter at the other end of a socket.
