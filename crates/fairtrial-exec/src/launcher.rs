@@ -22,7 +22,7 @@ use crate::error::EngineError;
 use crate::linux::packet::{self, Packet};
 use crate::linux::readiness::room;
 use crate::linux::socket;
-use crate::protocol::launcher::{FromLauncher, TaskId, ToLauncher, VERSION};
+use crate::protocol::launcher::{FromLauncher, Step, TaskId, ToLauncher, VERSION};
 use process::{LOOK, LauncherProcess};
 
 /// Longer than any machine takes to answer the greeting.
@@ -164,8 +164,27 @@ impl Launcher {
                     return;
                 }
                 // Sent; or the launcher is gone, which `serve` learns from the socket and tells everybody.
-                Ok(()) | Err(_) => waiting.pop_front(),
-            };
+                Ok(()) => drop(waiting.pop_front()),
+                Err(error) => {
+                    if let Some((message, _)) = waiting.pop_front() {
+                        self.unsaid(&message, &error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Without descriptors or memory a message may not go out. Whoever waits for its process would wait for ever.
+    fn unsaid(&self, message: &ToLauncher, error: &io::Error) {
+        let gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+        if let ToLauncher::Spawn { task, .. } | ToLauncher::Fork { task, .. } = message
+            && !gone.contains(&error.kind())
+        {
+            self.route(FromLauncher::Failed {
+                task: *task,
+                step: Step::Clone,
+                errno: error.raw_os_error().unwrap_or(0),
+            });
         }
     }
 
@@ -189,7 +208,12 @@ impl Launcher {
         loop {
             tokio::select! {
                 said = self.receive() => match said {
-                    Ok(Some(said)) => self.route(said),
+                    Ok(Some(said)) => {
+                        if let Some(process) = &mut *self.0.process.borrow_mut() {
+                            process.heard();
+                        }
+                        self.route(said);
+                    }
                     Ok(None) | Err(_) => break,
                 },
                 () = self.0.wanted.notified(), if look_at.is_none() => {
@@ -218,9 +242,6 @@ impl Launcher {
     }
 
     fn route(&self, said: FromLauncher) {
-        if let Some(process) = &mut *self.0.process.borrow_mut() {
-            process.heard();
-        }
         let (task, last) = match &said {
             FromLauncher::Ready { .. } => return,
             FromLauncher::Spawned { task, .. } | FromLauncher::Hit { task, .. } => (*task, false),

@@ -50,6 +50,9 @@ mod scratch;
 #[cfg(feature = "engine")]
 mod spill;
 #[cfg(feature = "engine")]
+#[doc(hidden)]
+pub mod strangers;
+#[cfg(feature = "engine")]
 pub mod value;
 #[cfg(feature = "engine")]
 mod verdict;

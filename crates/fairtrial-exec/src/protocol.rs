@@ -65,6 +65,7 @@
 //! functions by their bytes.
 
 pub mod launcher;
+pub mod zygote;
 
 use std::fmt;
 

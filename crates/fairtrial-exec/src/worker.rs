@@ -13,6 +13,7 @@ pub(crate) mod judge;
 pub(crate) mod link;
 mod listen;
 pub(crate) mod pipes;
+pub(crate) mod said;
 
 use crate::event::ExitReason;
 use crate::protocol::launcher::{Cause, End};
@@ -401,7 +402,7 @@ mod tests {
         }
     }
 
-    /// EX-70: a reply before the deadline stands, whatever comes after.
+    /// EX-70, SB-7: a reply before the deadline stands, whatever comes after.
     #[test]
     fn late_news_never_replaces_the_recorded_end() {
         let (state, _) = step(
@@ -450,7 +451,7 @@ mod tests {
         }
     }
 
-    /// EX-26
+    /// EX-26, SB-5
     #[test]
     fn a_message_of_another_dispatch_is_dropped_and_counted() {
         let running = State::Running {

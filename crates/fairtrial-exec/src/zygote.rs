@@ -290,34 +290,20 @@ impl Zygote {
 
     fn read_frames(&mut self) {
         while let Ok(Some(frame)) = self.link.next() {
-            let record = decode_small(&frame.payload).ok();
-            match (frame.header.kind, record) {
-                (Kind::Ready, Some(record)) => {
-                    self.ready = true;
-                    self.ready_by = None;
-                    let threads = record
-                        .get("threads")
-                        .and_then(Value::as_i64)
-                        .and_then(|n| u32::try_from(n).ok());
-                    let (zygote, threads) = (self.number, threads.unwrap_or(1));
-                    let paths = record.get("paths").and_then(Value::as_list);
-                    let paths = paths.unwrap_or_default().iter().filter_map(Value::to_text);
-                    let paths = paths.map(PathBuf::from).collect();
-                    self.tell(PoolNews::ZygoteReady {
-                        zygote,
-                        threads,
-                        paths,
-                    });
+            match frame.header.kind {
+                Kind::Ready => {
+                    if let Some(Warm { threads, paths }) = Warm::read(&frame.payload) {
+                        self.ready = true;
+                        self.ready_by = None;
+                        let zygote = self.number;
+                        self.tell(PoolNews::ZygoteReady {
+                            zygote,
+                            threads,
+                            paths,
+                        });
+                    }
                 }
-                (Kind::Error, Some(record)) => {
-                    let text = |key| record.get(key).and_then(Value::to_text).unwrap_or_default();
-                    self.refused = Some(ErrorReport {
-                        kind: text("type"),
-                        message: text("message"),
-                        traceback: text("traceback"),
-                        exception: None,
-                    });
-                }
+                Kind::Error => self.refused = read_refusal(&frame.payload).or(self.refused.take()),
                 _ => {}
             }
         }
@@ -326,6 +312,40 @@ impl Zygote {
     fn tell(&self, news: PoolNews) {
         self.site.context.news.send(news).ok(); // the pool outlives its zygotes but for a dropped backend
     }
+}
+
+/// What a zygote says of itself when it is warm.
+#[derive(Debug)]
+pub(crate) struct Warm {
+    threads: u32,
+    /// Where its modules are.
+    paths: Vec<PathBuf>,
+}
+
+impl Warm {
+    pub(crate) fn read(payload: &[u8]) -> Option<Self> {
+        let record = decode_small(payload).ok()?;
+        let threads = record.get("threads").and_then(Value::as_i64);
+        let threads = threads.and_then(|n| u32::try_from(n).ok());
+        let paths = record.get("paths").and_then(Value::as_list);
+        let paths = paths.unwrap_or_default().iter().filter_map(Value::to_text);
+        Some(Self {
+            threads: threads.unwrap_or(1),
+            paths: paths.map(PathBuf::from).collect(),
+        })
+    }
+}
+
+/// Why a zygote cannot serve, in its own words.
+pub(crate) fn read_refusal(payload: &[u8]) -> Option<ErrorReport> {
+    let record = decode_small(payload).ok()?;
+    let text = |key| record.get(key).and_then(Value::to_text).unwrap_or_default();
+    Some(ErrorReport {
+        kind: text("type"),
+        message: text("message"),
+        traceback: text("traceback"),
+        exception: None,
+    })
 }
 
 /// An error of the set-up, in the engine's own words.

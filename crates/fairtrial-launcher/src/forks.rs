@@ -5,8 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fairtrial_exec::linux::confine::Birth;
 use fairtrial_exec::linux::monotonic::now_ns;
+use fairtrial_exec::linux::wait::is_child;
 use fairtrial_exec::linux::{socket, spawn};
 use fairtrial_exec::protocol::launcher::{Confine, FromLauncher, Step, TaskId, ToLauncher};
+use fairtrial_exec::protocol::zygote::{ANSWER_BYTES, Answer};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
@@ -83,8 +85,8 @@ impl Launcher {
                 Err(error) => {
                     let number = request.number;
                     waiting.pop_front();
-                    let errno = error.raw_os_error().unwrap_or(0);
-                    self.answered(zygote, number, -errno)?;
+                    let worker = Err(error.raw_os_error().unwrap_or(0));
+                    self.answered(zygote, Answer { number, worker })?;
                     return self.send_waiting(zygote);
                 }
             }
@@ -102,48 +104,54 @@ impl Launcher {
             else {
                 return Ok(());
             };
-            let mut bytes = [0; 8];
-            match rustix::net::recv(control, &mut bytes[..], rustix::net::RecvFlags::DONTWAIT)
-                .map(|(count, _)| count)
-            {
-                Ok(8) => {
-                    let [number, value] =
-                        [&bytes[..4], &bytes[4..]].map(|b| b.try_into().expect("four bytes"));
-                    self.answered(id, u32::from_le_bytes(number), i32::from_le_bytes(value))?;
-                }
+            let mut bytes = [0; ANSWER_BYTES + 1]; // room to see that there is more
+            match rustix::net::recv(control, &mut bytes[..], rustix::net::RecvFlags::DONTWAIT) {
                 Err(Errno::AGAIN) => return self.send_waiting(id),
-                Ok(_) | Err(_) => return self.zygote_lost(id),
+                Err(_) => return self.zygote_lost(id),
+                Ok((count, _)) => match Answer::decode(&bytes[..count]) {
+                    Some(answer) if self.can_be(&answer) => self.answered(id, answer)?,
+                    _ => return self.zygote_lost(id),
+                },
             }
         }
     }
 
-    fn answered(&mut self, zygote: TaskId, number: u32, value: i32) -> io::Result<()> {
-        if number == 0 {
+    /// Whether it names a child of ours that nothing is known of: anybody else's process is not ours to kill.
+    fn can_be(&self, answer: &Answer) -> bool {
+        answer.worker.is_err()
+            || answer.worker.is_ok_and(|pid| {
+                answer.number == 0
+                    || self.unclaimed.contains_key(&pid)
+                    || (is_child(pid) && !self.by_pid.contains_key(&pid))
+            })
+    }
+
+    fn answered(&mut self, zygote: TaskId, answer: Answer) -> io::Result<()> {
+        if let (0, Ok(pid)) = (answer.number, answer.worker) {
             self.forks
                 .retain(|_, fork| !(fork.zygote == zygote && fork.task.is_none()));
-            self.announced(zygote, value);
+            self.announced(zygote, pid);
             return Ok(());
         }
-        match self.forks.remove(&number) {
-            Some(Fork {
-                task: Some(task),
-                early,
-                cell,
-                ..
-            }) if value > 0 => {
-                self.forked(task, value, cell)?;
+        let Some(Fork {
+            task: Some(task),
+            early,
+            cell,
+            ..
+        }) = self.forks.remove(&answer.number)
+        else {
+            return Ok(());
+        };
+        match answer.worker {
+            Ok(pid) => {
+                self.forked(task, pid, cell)?;
                 early.into_iter().for_each(|message| self.obey(message));
                 Ok(())
             }
-            Some(Fork {
-                task: Some(task),
-                cell,
-                ..
-            }) => {
+            Err(errno) => {
                 self.abandon(cell);
-                self.fail(task, Step::Zygote, -value)
+                self.fail(task, Step::Zygote, errno)
             }
-            _ => Ok(()),
         }
     }
 

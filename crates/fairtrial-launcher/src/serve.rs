@@ -35,6 +35,9 @@ const ENGINE_PROCESS: u64 = 1;
 const CHILD_SIGNAL: u64 = 2;
 const TASKS: u64 = 16;
 
+/// With a request for a worker come its socket, stdout and stderr.
+const FORK_FDS: usize = 3;
+
 /// Between two looks whether a cgroup is empty.
 const LEAF_LOOK_NS: u64 = 2_000_000;
 
@@ -169,7 +172,8 @@ impl Launcher {
                 task,
                 zygote,
                 confine,
-            } => self.fork(task, zygote, confine.as_deref(), fds)?,
+            } if fds.len() == FORK_FDS => self.fork(task, zygote, confine.as_deref(), fds)?,
+            ToLauncher::Fork { .. } => return Err(io::ErrorKind::InvalidData.into()),
             ToLauncher::Arm { task, .. }
             | ToLauncher::Disarm { task }
             | ToLauncher::Confirm { task, .. }
@@ -406,7 +410,8 @@ impl Launcher {
     }
 
     fn watch_fd(&self, fd: BorrowedFd<'_>, id: TaskId, on: epoll::EventFlags) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(TASKS + id.0);
+        let tag = TASKS.checked_add(id.0).ok_or(io::ErrorKind::InvalidData)?;
+        let data = epoll::EventData::new_u64(tag);
         Ok(epoll::add(&self.epoll, fd, data, on)?)
     }
 }

@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(call.wake_at_ns(), Some(100 + DUMP_NS));
     }
 
-    /// EX-30: a worker with calls ahead may be at the next one, which nobody is to end for the last one's sake.
+    /// EX-30, SB-5: a worker with calls ahead may be at the next one, which nobody is to end for the last one's sake.
     #[test]
     fn a_worker_of_many_calls_is_stopped_when_the_engine_says_that_the_call_still_runs() {
         let mut call = watched(Watch {
@@ -240,6 +240,7 @@ mod tests {
         );
     }
 
+    /// SB-7
     #[test]
     fn limits_are_judged_in_order_of_precedence() {
         let mut call = watched(Watch {

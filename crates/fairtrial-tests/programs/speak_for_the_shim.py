@@ -44,6 +44,16 @@ def junk():
     say(b"not a frame at all, but long enough")
 
 
+def a_reply_and_an_exit():
+    say(framed(VALUE, ONE), then_wait=False)
+    os._exit(9)
+
+
+def a_reply_and_a_crash():
+    say(framed(VALUE, ONE), then_wait=False)
+    os.abort()
+
+
 def wrong_magic():
     say(framed(VALUE, NULL, magic=b"TF"))
 

@@ -153,7 +153,7 @@ mod tests {
         [b"77 (", name, rest].concat()
     }
 
-    /// EX-86
+    /// EX-86, SB-52
     #[test]
     fn a_hostile_name_changes_no_field() {
         for name in NAMES {
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// EX-86
+    /// EX-86, SB-52
     #[test]
     fn a_thread_with_a_hostile_name_is_read_right_from_the_kernel() {
         for name in [c"a) R 1 (", c"x\nThreads:\t9", c"VmHWM: 1 kB"] {

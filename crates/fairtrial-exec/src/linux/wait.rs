@@ -53,13 +53,24 @@ pub(crate) fn reap_if_ended(pid: i32) -> bool {
 /// Whether a child has not ended yet; does not reap it.
 #[must_use]
 pub fn is_running(pid: i32) -> bool {
+    look(pid) == Some(0)
+}
+
+/// Whether it is a child of this process, ended or not; does not reap it.
+#[must_use]
+pub fn is_child(pid: i32) -> bool {
+    look(pid).is_some()
+}
+
+/// Which of that number has ended, or 0; none if it is no child.
+fn look(pid: i32) -> Option<i32> {
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     let id = libc::id_t::try_from(pid).unwrap_or(0);
     // SAFETY: `info` is a live local; WNOWAIT leaves the child waitable, WNOHANG never blocks.
     let result = unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), flags) };
     // SAFETY: all-zero is a valid siginfo_t, and `si_pid` is the field waitid fills; 0 means nothing has ended.
-    result == 0 && unsafe { info.assume_init().si_pid() } == 0
+    (result == 0).then(|| unsafe { info.assume_init().si_pid() })
 }
 
 fn nanoseconds(time: libc::timeval) -> u64 {

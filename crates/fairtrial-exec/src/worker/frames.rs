@@ -104,7 +104,7 @@ mod tests {
         }
     }
 
-    /// EX-63
+    /// EX-63, SB-38
     #[test]
     fn a_huge_length_is_refused_before_anything_is_read() {
         let header = Header {

@@ -316,7 +316,7 @@ pub(crate) fn record_verdict(record: &[u8]) -> Option<String> {
     value::decode_small(record).ok()?.get("verdict")?.to_text()
 }
 
-fn read_record(record: &[u8]) -> Option<(Verdict, ErrorReport)> {
+pub(crate) fn read_record(record: &[u8]) -> Option<(Verdict, ErrorReport)> {
     let record = value::decode_small(record).ok()?;
     let text = |key: &str| record.get(key).and_then(Value::to_text);
     let verdict = match text("verdict")?.as_str() {

@@ -14,6 +14,8 @@ use crate::protocol::{BadFrame, Header, Kind};
 
 /// Read at once.
 const READ_BYTES: usize = 1 << 16;
+/// More than a socket holds that nobody reads. Who has more to say is saying it just now, and could go on for ever.
+const WAITING_BYTES: usize = 4 << 20;
 
 /// A worker's socket with what waits on both sides of it.
 pub(crate) struct Link {
@@ -124,15 +126,15 @@ impl Link {
 
     /// Reads whatever is there now. Tells whether there was anything.
     pub(crate) fn drain(&mut self) -> bool {
-        let mut any = false;
-        while !self.closed {
+        let mut total = 0;
+        while !self.closed && total < WAITING_BYTES {
             match read_some(&self.socket, &mut self.incoming) {
                 Ok(0) => self.closed = true,
-                Ok(_) => any = true,
+                Ok(count) => total += count,
                 Err(_) => break,
             }
         }
-        any
+        total > 0
     }
 
     /// Whether part of a frame has arrived.
@@ -160,5 +162,33 @@ fn read_some(socket: &AsyncFd<OwnedFd>, incoming: &mut Frames) -> io::Result<usi
         }
         Err(rustix::io::Errno::CONNRESET) => Ok(0), // it died with our frames unread
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// SB-38: a worker that writes faster than the engine reads takes neither its time nor its memory.
+    #[tokio::test]
+    async fn a_worker_that_never_stops_talking_is_heard_only_so_far() {
+        let (ours, theirs) = crate::linux::socket::pair_stream().unwrap();
+        let mut link = Link::new(ours).unwrap();
+        let talker = std::thread::spawn(move || {
+            let mut theirs = UnixStream::from(theirs);
+            while theirs.write_all(&[b'x'; READ_BYTES]).is_ok() {}
+        });
+        let mut heard = 0;
+        while heard < 2 * WAITING_BYTES {
+            link.drain();
+            let rest = link.take_rest().len();
+            assert!(rest < WAITING_BYTES + READ_BYTES, "{rest} bytes at once");
+            heard += rest;
+        }
+        drop(link);
+        talker.join().unwrap();
     }
 }

@@ -5,6 +5,7 @@ use tokio::time::Instant;
 use super::current::Current;
 use super::drive::Worker;
 use super::initialize::Initializer;
+use super::said::Said;
 use super::{Ending, Event, Mode, Payload, Reply, State, judge};
 use crate::linux::monotonic::now_ns;
 use crate::protocol::Kind;
@@ -71,24 +72,23 @@ impl Worker {
         if self.initializer != Initializer::None {
             return self.hear_initializer(kind, generation, payload);
         }
-        let event = match (kind, payload.len()) {
-            (Kind::Ack, 8) => {
-                self.stamp_begin(generation, u64_at(&payload, 0));
+        let said = match Said::read(kind, payload) {
+            Ok(said) => said,
+            Err(reason) => return self.apply(Event::Malformed(reason)),
+        };
+        let event = match said {
+            Said::Began { stamp_ns } => {
+                self.stamp_begin(generation, stamp_ns);
                 Event::Began { generation }
             }
-            (Kind::Run, 0) => Event::RunsUserCode { generation },
-            (Kind::Skipped, 0) => return self.skipped(generation),
-            (Kind::Usage, 16) => {
-                return self.used(generation, u64_at(&payload, 0), u64_at(&payload, 8));
-            }
-            (Kind::Need, 8) => Event::Needs {
-                generation,
-                bytes: u64_at(&payload, 0),
-            },
-            (Kind::Value, length) if self.is_beyond_file_limit(generation, length) => {
+            Said::RunsUserCode => Event::RunsUserCode { generation },
+            Said::Skipped => return self.skipped(generation),
+            Said::Used { user_ns, system_ns } => return self.used(generation, user_ns, system_ns),
+            Said::Needs { bytes } => Event::Needs { generation, bytes },
+            Said::Value(payload) if self.is_beyond_file_limit(generation, payload.len()) => {
                 Event::Stop(Cause::DiskLimit)
             }
-            (Kind::Value, _) => {
+            Said::Value(payload) => {
                 self.stamp_end_of(generation);
                 Event::Replied {
                     generation,
@@ -96,7 +96,7 @@ impl Worker {
                     blames_setup: false,
                 }
             }
-            (Kind::Error, _) => {
+            Said::Error(payload) => {
                 self.stamp_end_of(generation);
                 let blames_setup = blames_setup(&payload);
                 Event::Replied {
@@ -105,13 +105,10 @@ impl Worker {
                     blames_setup,
                 }
             }
-            (Kind::Filed, 9) => {
+            Said::Filed { kind, bytes } => {
                 self.stamp_end_of(generation);
-                self.filed(generation, payload[0], u64_at(&payload, 1))
+                self.filed(generation, kind, bytes)
             }
-            (kind, length) => Event::Malformed(format!(
-                "a frame of kind {kind:?} with {length} bytes is out of place"
-            )),
         };
         self.apply(event);
     }
@@ -205,12 +202,4 @@ impl Worker {
 
 fn blames_setup(record: &[u8]) -> bool {
     judge::record_verdict(record) == Some("setup_failed".into())
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(
-        bytes[at..at + 8]
-            .try_into()
-            .expect("the length was checked"),
-    )
 }

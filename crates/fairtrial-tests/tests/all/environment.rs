@@ -93,7 +93,7 @@ fn the_environment_of_the_command_line_is_closed_to_its_candidates() {
 }
 
 /// A copy of the binary that an unprivileged user can run, in a directory of that user's.
-fn unprivileged_cli() -> Option<(PathBuf, tempfile::TempDir)> {
+pub(crate) fn unprivileged_cli() -> Option<(PathBuf, tempfile::TempDir)> {
     let dir = tempfile::tempdir().expect("a directory");
     let mut built = std::env::current_exe().expect("this process has a program");
     built.pop();
@@ -115,7 +115,7 @@ fn unprivileged_cli() -> Option<(PathBuf, tempfile::TempDir)> {
     Some((program, dir))
 }
 
-fn as_nobody(program: &Path) -> Command {
+pub(crate) fn as_nobody(program: &Path) -> Command {
     let root = rustix::process::geteuid().is_root();
     #[expect(
         clippy::disallowed_methods,

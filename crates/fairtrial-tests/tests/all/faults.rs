@@ -281,7 +281,7 @@ async fn launchers_that_die_at_random_lose_no_call() {
     assert_eq!(count("worker_start"), count("worker_exit"));
 }
 
-/// EX-23: the limit on descriptors is the process's own, so the test has a process to itself.
+/// EX-23, SB-21: the limit on descriptors is the process's own, so the test has a process to itself.
 #[test]
 fn a_spawn_that_fails_for_want_of_descriptors_is_tried_again_and_then_an_engine_error() {
     if !fairtrial_tests::is_alone(
@@ -339,7 +339,48 @@ fn a_spawn_that_fails_for_want_of_descriptors_is_tried_again_and_then_an_engine_
     });
 }
 
-/// EX-23: processes are short for one user, so the test is a user's if root runs it.
+/// EX-23, SB-8: its arguments go to the launcher in a file, for which one descriptor more must be had.
+#[test]
+fn a_command_with_long_arguments_resolves_however_few_descriptors_are_left() {
+    if !fairtrial_tests::is_alone(
+        "faults::a_command_with_long_arguments_resolves_however_few_descriptors_are_left",
+    ) {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be had");
+    runtime.block_on(async {
+        let story = Story::with(|config| config.max_workers = 1);
+        let long = "x".repeat(100_000);
+        let command = || bare::command(["true", &long]);
+        assert_eq!(story.run(command()).await.verdict, Verdict::Ok);
+        let before = getrlimit(Resource::Nofile);
+        let few = Rlimit {
+            current: Some(200),
+            maximum: before.maximum,
+        };
+        setrlimit(Resource::Nofile, few).expect("a soft limit can be lowered");
+        let mut failed = 0;
+        for left in 0..16 {
+            let mut held = Vec::new();
+            while let Ok(descriptor) = rustix::io::dup(rustix::stdio::stdin()) {
+                held.push(descriptor);
+            }
+            held.truncate(held.len() - left);
+            match story.try_run(command()).await {
+                Ok(outcome) => assert_eq!(outcome.verdict, Verdict::Ok, "{:?}", outcome.error),
+                Err(_) => failed += 1,
+            }
+        }
+        assert!(failed > 0, "descriptors were never short");
+        assert_eq!(story.run(command()).await.verdict, Verdict::Ok);
+        story.end().await;
+    });
+}
+
+/// EX-23, SB-21: processes are short for one user, so the test is a user's if root runs it.
 #[test]
 fn a_spawn_that_fails_for_want_of_processes_is_tried_again_and_then_an_engine_error() {
     const NOBODY: u32 = 65_534;
@@ -472,7 +513,7 @@ async fn a_command_that_is_tried_again_has_its_input_again() {
     story.end().await;
 }
 
-/// EX-23
+/// EX-23, SB-13
 #[tokio::test]
 async fn five_start_failures_in_a_row_fail_the_keys_queued_calls_and_it_is_tried_again() {
     let story = Story::new();

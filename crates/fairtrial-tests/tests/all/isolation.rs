@@ -429,7 +429,7 @@ async fn modules_from_a_python_path_do_not_outlive_their_call() {
     story.end().await;
 }
 
-/// EX-32, EX-33: also of mode 000, deep, or a link, which is removed and not followed.
+/// EX-32, EX-33, SB-39: also of mode 000, deep, or a link, which is removed and not followed.
 #[tokio::test]
 async fn nothing_is_left_of_a_scratch_directory_and_links_are_not_followed() {
     let story = Story::with(|config| config.max_workers = 1);

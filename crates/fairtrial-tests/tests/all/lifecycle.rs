@@ -27,7 +27,7 @@ pub(crate) fn count(events: &[Event], name: &str) -> usize {
 
 // ---- starting ----------------------------------------------------------------------------------------------------
 
-/// EX-12
+/// EX-12, SB-1
 #[test]
 fn constructing_a_backend_starts_nothing_and_makes_no_directory() {
     if !is_alone("lifecycle::constructing_a_backend_starts_nothing_and_makes_no_directory") {

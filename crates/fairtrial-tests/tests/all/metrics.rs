@@ -145,7 +145,7 @@ async fn the_peak_of_a_reused_worker_is_that_of_the_call() {
     story.end().await;
 }
 
-/// EX-84
+/// EX-84, SB-47
 #[test]
 fn a_large_host_does_not_raise_the_peak_of_what_it_runs() {
     if !is_alone("metrics::a_large_host_does_not_raise_the_peak_of_what_it_runs") {

@@ -214,7 +214,7 @@ fn endless_output_costs_the_engine_no_memory_beyond_the_cap() {
     });
 }
 
-/// EX-79: the grandchild would hold the stream for 40 s.
+/// EX-79, SB-54: the grandchild would hold the stream for 40 s.
 #[tokio::test]
 async fn a_grandchild_that_holds_the_output_open_delays_nothing() {
     let story = Story::new();

@@ -47,7 +47,7 @@ pub(crate) async fn launcher(story: &Story) -> (Process, Process) {
 
 // ---- the launcher ------------------------------------------------------------------------------------------------
 
-/// EX-1
+/// EX-1, SB-1, SB-48
 #[tokio::test]
 async fn a_backend_has_one_launcher_which_is_small_and_has_one_thread() {
     let story = Story::new();
@@ -69,7 +69,7 @@ async fn a_backend_has_one_launcher_which_is_small_and_has_one_thread() {
     story.end().await;
 }
 
-/// EX-1
+/// EX-1, SB-1
 #[test]
 fn a_launcher_in_path_is_not_run() {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
@@ -89,7 +89,7 @@ fn a_launcher_in_path_is_not_run() {
     assert!(!sprung.exists());
 }
 
-/// EX-1
+/// EX-1, SB-1
 #[tokio::test]
 async fn a_launcher_of_another_protocol_version_is_an_engine_error() {
     let mut program = String::new();
@@ -236,7 +236,7 @@ async fn nothing_outlives_a_killed_engine() {
     kill_the_engine(|_| Vec::new()).await;
 }
 
-/// EX-3: a child that the host forked may hold all its descriptors, so that no socket ever reads as closed.
+/// EX-3, SB-4: a child that the host forked may hold all its descriptors, so that no socket ever reads as closed.
 #[tokio::test]
 async fn nothing_outlives_a_killed_engine_whose_sockets_are_held_open() {
     if !rustix::process::geteuid().is_root() {

@@ -177,7 +177,7 @@ fn files_below(dir: &std::path::Path) -> usize {
             .count()
 }
 
-/// EX-58
+/// EX-58, SB-37
 #[tokio::test]
 async fn a_worker_that_kept_the_file_cannot_change_a_value_after_its_reply() {
     let size = 300_000;

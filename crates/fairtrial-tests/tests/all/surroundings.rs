@@ -111,7 +111,7 @@ async fn source_and_command_calls_have_a_scratch_directory_of_their_own() {
     story.end().await;
 }
 
-/// EX-36
+/// EX-36, SB-21
 #[tokio::test]
 async fn a_given_cwd_is_kept_and_one_that_cannot_be_entered_is_a_failed_set_up() {
     let story = Story::new();

@@ -6,7 +6,7 @@ use fairtrial_exec::{ErrorReport, Exit, Outcome, Verdict};
 use fairtrial_tests::bare;
 use fairtrial_tests::{Cli, Story, json, stress};
 
-/// EX-70, EX-71: one table, both ways to run a function.
+/// EX-70, EX-71, SB-57: one table, both ways to run a function.
 #[tokio::test]
 async fn each_end_has_its_verdict() {
     let ends: [(&str, Verdict, Option<Exit>); 12] = [
@@ -59,7 +59,7 @@ async fn each_end_has_its_verdict() {
     story.end().await;
 }
 
-/// EX-70
+/// EX-70, SB-7, SB-24
 #[tokio::test]
 async fn a_limit_that_killed_is_the_verdict_and_not_the_signal_it_killed_with() {
     let story = Story::new();

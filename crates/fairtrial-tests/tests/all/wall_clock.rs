@@ -17,7 +17,7 @@ use crate::process::script;
 const STEP: &str = "FAIRTRIAL_TEST_STEP";
 const DAY_S: i64 = 86_400;
 
-/// EX-53: neither fires a deadline that is an hour away, nor postpones one that is near.
+/// EX-53, SB-9: neither fires a deadline that is an hour away, nor postpones one that is near.
 #[test]
 fn a_step_of_the_wall_clock_moves_no_deadline() {
     if std::env::var_os(STEP).is_some() {

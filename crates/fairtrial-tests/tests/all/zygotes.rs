@@ -185,7 +185,7 @@ async fn a_matrix_product_after_one_during_preload_does_not_hang() {
     );
 }
 
-/// EX-7
+/// EX-7, SB-13
 #[tokio::test]
 async fn a_call_whose_zygote_is_killed_ends_normally_with_full_metrics() {
     let story = Story::with(|config| config.fork_ahead = false);

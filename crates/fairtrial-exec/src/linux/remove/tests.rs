@@ -84,7 +84,7 @@ fn an_empty_directory_a_file_and_a_missing_name_are_removed() {
     scene.expect_gone();
 }
 
-/// SB-40
+/// SB-40, SB-39
 #[test]
 fn links_are_removed_and_never_followed() {
     let scene = Scene::new();

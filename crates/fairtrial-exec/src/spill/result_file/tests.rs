@@ -85,7 +85,7 @@ fn storage_follows_the_cap_and_the_memory_limit() {
     assert_eq!(storage(&policy, (1 << 20) + 1), Storage::Disk);
 }
 
-/// EX-58
+/// EX-58, SB-37
 #[test]
 fn a_descriptor_kept_by_a_worker_changes_nothing_after_the_value_is_settled() {
     let scene = Scene::new();
@@ -99,7 +99,7 @@ fn a_descriptor_kept_by_a_worker_changes_nothing_after_the_value_is_settled() {
     }
 }
 
-/// EX-58, SB-53
+/// EX-58, SB-53, SB-37
 #[test]
 fn a_writable_mapping_kept_by_a_worker_changes_nothing_after_the_value_is_settled() {
     let scene = Scene::new();
@@ -187,7 +187,7 @@ fn threads_that_cut_and_rewrite_the_file_never_crash_the_reader_nor_change_a_set
     }
 }
 
-/// EX-63
+/// EX-63, SB-37
 #[test]
 fn a_claim_beyond_the_file_is_told_and_one_below_it_is_cut() {
     let scene = Scene::new();

@@ -1,0 +1,168 @@
+//! What engine and launcher say to each other. Neither is a stranger; but whoever could write to their socket is.
+
+use std::fmt::Debug;
+
+use fairtrial_exec::linux::selftest::{Exhaust, SelfTest};
+use fairtrial_exec::protocol::launcher::{
+    Bind, Cause, Confine, End, FromLauncher, LeafCounts, LeafLimits, Network, Program, Step,
+    TaskId, ToLauncher, Watch, World, decode, encode,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::attack::Door;
+use crate::measured;
+
+/// `serde` makes room for a claimed length up to this much at a time, and lists of texts are two levels.
+const SERDE_BYTES: usize = 2 << 20;
+
+/// SB-8, SB-38
+#[test]
+fn no_bytes_are_more_than_a_message_to_the_launcher_or_none() {
+    Door {
+        name: "to-launcher",
+        seeds: to_launcher().iter().map(encode).collect(),
+        tags: &[0, 1, 2, 3, 4, 5, 6, 7, 127, 128, 255],
+        open: try_message::<ToLauncher>,
+    }
+    .attack();
+}
+
+/// SB-8, SB-38
+#[test]
+fn no_bytes_are_more_than_a_message_from_the_launcher_or_none() {
+    Door {
+        name: "from-launcher",
+        seeds: from_launcher().iter().map(encode).collect(),
+        tags: &[0, 1, 2, 3, 4, 5, 127, 128, 255],
+        open: try_message::<FromLauncher>,
+    }
+    .attack();
+}
+
+fn try_message<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8]) {
+    // A text of no bytes takes one byte there and 24 here.
+    let bound = 64 * bytes.len() + SERDE_BYTES + 1024;
+    if let Some(message) = measured(bound, || decode::<T>(bytes)) {
+        assert_eq!(decode::<T>(&encode(&message)), Some(message));
+    }
+}
+
+fn to_launcher() -> Vec<ToLauncher> {
+    let task = TaskId(9);
+    let texts = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect();
+    let program = Program {
+        paths: texts(&["/bin/true", "/usr/bin/true"]),
+        argv: texts(&["true", "-x"]),
+        env: texts(&["PATH=/bin", "LANG=C"]),
+        cwd: b"/tmp".to_vec(),
+        rlimits: vec![(7, 1024), (1, u64::MAX)],
+        zygote: false,
+        confine: Some(Box::new(confine())),
+        self_test: Some(SelfTest {
+            engine: 1,
+            canary: b"/canary".to_vec(),
+            port: 80,
+            exhaust: Some(Exhaust::Memory(1 << 40)),
+        }),
+        nest: true,
+    };
+    let watch = Watch {
+        deadline_ns: Some(u64::MAX),
+        memory_bytes: Some(1 << 30),
+        dump_signal: Some(-1),
+        ..Watch::default()
+    };
+    vec![
+        ToLauncher::Hello {
+            version: 1,
+            engine_pid: 2,
+        },
+        ToLauncher::ScratchRoot {
+            name: b"fairtrial-1".to_vec(),
+        },
+        ToLauncher::Spawn { task, program },
+        ToLauncher::Fork {
+            task,
+            zygote: TaskId(u64::MAX),
+            confine: Some(Box::new(confine())),
+        },
+        ToLauncher::Arm {
+            task,
+            generation: 1,
+            watch,
+        },
+        ToLauncher::Disarm { task },
+        ToLauncher::Confirm {
+            task,
+            generation: u32::MAX,
+        },
+        ToLauncher::Kill {
+            task,
+            cause: Cause::Retired,
+        },
+    ]
+}
+
+fn confine() -> Confine {
+    let world = World {
+        binds: vec![Bind {
+            path: b"/usr".to_vec(),
+            writable: false,
+            device: false,
+        }],
+        devices: vec![b"/dev/null".to_vec()],
+        scratch: b"/tmp/scratch".to_vec(),
+        scratch_bytes: 1 << 30,
+        scratch_inodes: 50_000,
+        network: Network::Loopback,
+    };
+    Confine {
+        leaf: Some(LeafLimits {
+            memory_bytes: Some(1 << 20),
+            processes: None,
+        }),
+        rlimits: vec![(4, 1)],
+        user_tasks: Some(7),
+        oom_score: 800,
+        writable: Some(vec![b"/tmp".to_vec()]),
+        cpus: vec![0, 1],
+        world: Some(world),
+    }
+}
+
+fn from_launcher() -> Vec<FromLauncher> {
+    let task = TaskId(9);
+    let end = End {
+        status: 9,
+        at_ns: 1,
+        user_ns: 2,
+        system_ns: u64::MAX,
+        max_rss_bytes: 3,
+        sampled_rss_bytes: Some(4),
+        leaked: 0,
+        survivors: 1,
+        scratch_full: true,
+        leaf: Some(LeafCounts::default()),
+    };
+    let failed = Step::ALL.map(|step| FromLauncher::Failed {
+        task,
+        step,
+        errno: -1,
+    });
+    let rest = [
+        FromLauncher::Ready { version: 1 },
+        FromLauncher::Spawned {
+            task,
+            pid: 1,
+            at_ns: 2,
+        },
+        FromLauncher::Hit {
+            task,
+            generation: 1,
+            cause: Cause::Timeout,
+        },
+        FromLauncher::Exited { task, end },
+    ];
+    failed.into_iter().chain(rest).collect()
+}
