@@ -49,6 +49,8 @@ class Event:
     pid: int | None = None
     reason: str | None = None
     zygote_threads: int | None = None
+    level: str | None = None
+    mechanism: str | None = None
 
 
 @runtime_checkable
@@ -235,6 +237,10 @@ class LocalBackend:
     def on_worker_exit(self, hook: Callable[[Event], Any]) -> Unsubscribe:
         """Has `hook(event)` called for each process that is gone."""
         return self._on("worker_exit", hook)
+
+    def on_degraded(self, hook: Callable[[Event], Any]) -> Unsubscribe:
+        """Has `hook(event)` called once for each `mechanism` that calls do without, as their `on_missing` allows."""
+        return self._on("degraded", hook)
 
     def on_shutdown(self, hook: Callable[[Event], Any]) -> Unsubscribe:
         """Has `hook(event)` called when the backend has ended."""

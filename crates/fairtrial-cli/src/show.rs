@@ -238,10 +238,8 @@ mod tests {
             stderr: Captured::default(),
             metrics: Metrics::default(),
             in_force: InForce {
-                requested: Level::None,
-                effective: Level::None,
                 mode: "fresh",
-                mechanisms: Vec::new(),
+                ..InForce::default()
             },
         }
     }

@@ -78,8 +78,8 @@ pub use {
     metrics::{MeasuredBy, Metrics, PeakSource},
     outcome::{EncodedValue, ErrorReport, Exit, Outcome},
     sandbox::{
-        Attempts, DEFAULT_LEVEL, InForce, Level, Mechanism, Network, OnMissing, SANDBOX_KEYS,
-        SANDBOX_VARIABLE, Sandbox, State, self_test,
+        Attempts, Counters, DEFAULT_LEVEL, Facility, InForce, Level, Mechanism, Network, OnMissing,
+        SANDBOX_KEYS, SANDBOX_VARIABLE, Sandbox, State, self_test,
     },
     scratch::{ScratchDir, ScratchRoot, sweep_dead_roots},
     spill::{

@@ -187,7 +187,6 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::Level;
 
     fn outcome(value: Option<EncodedValue>) -> Outcome {
         Outcome {
@@ -199,10 +198,8 @@ mod tests {
             stderr: Captured::default(),
             metrics: Metrics::default(),
             in_force: InForce {
-                requested: Level::None,
-                effective: Level::None,
                 mode: "fresh",
-                mechanisms: Vec::new(),
+                ..InForce::default()
             },
         }
     }

@@ -19,7 +19,7 @@ use crate::protocol::launcher::{Cause, End};
 use crate::spill::Body;
 
 /// How a worker came about and what a reply means for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
     /// Forked for one call; a reply ends it.
     Fresh,

@@ -17,7 +17,7 @@ use crate::marshal::Dict;
 use crate::outcome::ErrorReport;
 use crate::protocol::Kind;
 use crate::protocol::launcher::{Cause, FromLauncher, Program, Step, TaskId, ToLauncher};
-use crate::sandbox::Level;
+use crate::sandbox::{Level, Means};
 use crate::value::{Value, decode_small};
 use crate::worker::drive::STACK_SIGNAL;
 use crate::worker::judge::exit_of;
@@ -61,7 +61,7 @@ pub(crate) struct Key {
 
 impl Key {
     /// Whether it is a call's key, if that is quickly seen: most calls are like the one before.
-    pub(crate) fn is_plainly_of(&self, call: &Call) -> bool {
+    pub(crate) fn is_plainly_of(&self, call: &Call, means: &Means) -> bool {
         let plain_env = match &call.work {
             Work::Pickled(_) => self.startup_env.is_empty(),
             _ => self.startup_env == Self::source_env(),
@@ -70,7 +70,7 @@ impl Key {
             && call.env.is_empty()
             && call.python().is_some_and(|terms| {
                 self.host == terms.host
-                    && self.nest == (call.sandbox.level == Level::Strict)
+                    && self.nest == nests(call, means)
                     && self.python == terms.python
                     && self.preload == terms.preload
             })
@@ -82,7 +82,7 @@ impl Key {
     }
 
     /// The key of a Python call.
-    pub(crate) fn of(call: &Call) -> Option<Self> {
+    pub(crate) fn of(call: &Call, means: &Means) -> Option<Self> {
         let terms = call.python()?;
         let mut startup_env = match call.work {
             Work::Source(_) => Self::source_env(),
@@ -95,9 +95,14 @@ impl Key {
             preload: terms.preload.clone(),
             startup_env,
             host: terms.host.clone(),
-            nest: call.sandbox.level == Level::Strict,
+            nest: nests(call, means),
         })
     }
+}
+
+/// Whether its worker has namespaces of its own.
+fn nests(call: &Call, means: &Means) -> bool {
+    call.sandbox.level == Level::Strict && means.no_namespaces().is_none()
 }
 
 /// A zygote and all the engine holds of it.

@@ -303,6 +303,15 @@ fn fields<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyDict>> {
             fields.set_item("worker_id", worker_id)?;
             fields.set_item("reason", reason.name())?;
         }
+        Event::Degraded {
+            requested,
+            mechanism,
+            reason,
+        } => {
+            fields.set_item("level", requested.to_string())?;
+            fields.set_item("mechanism", mechanism)?;
+            fields.set_item("reason", reason)?;
+        }
         Event::Shutdown => {}
     }
     Ok(fields)

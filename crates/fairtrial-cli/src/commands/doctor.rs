@@ -90,7 +90,7 @@ impl LevelFindings {
         };
         Ok(Self {
             level,
-            in_force: LocalBackend::sandbox_report(level),
+            in_force: backend.sandbox_report(level),
             attempts,
         })
     }
@@ -280,17 +280,9 @@ impl LevelFindings {
         let mechanisms = &self.in_force.mechanisms;
         let width = mechanisms.iter().map(|m| m.name.len()).max().unwrap_or(0);
         for mechanism in mechanisms {
-            let Mechanism {
-                name,
-                state,
-                via,
-                hint,
-            } = mechanism;
-            let hint = match *hint {
-                "" => String::new(),
-                hint => format!("; {hint}"),
-            };
-            text += &format!("  {name:<width$}  {:<11}  {via}{hint}\n", state.name());
+            let Mechanism { name, state, .. } = mechanism;
+            let (state, why) = (state.name(), mechanism.why());
+            text += &format!("  {name:<width$}  {state:<11}  {why}\n");
         }
         if let Ok(attempts) = &self.attempts
             && !attempts.is_empty()
@@ -306,7 +298,7 @@ impl LevelFindings {
     }
 
     fn json(&self) -> Json {
-        let mut report = self.in_force.to_json();
+        let mut report = self.in_force.report_json();
         let attempts: Map<_, _> = self
             .attempts
             .iter()

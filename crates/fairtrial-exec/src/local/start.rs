@@ -49,13 +49,16 @@ pub(crate) fn fork(
     if let Some(host) = host {
         worker.initialize(host)?;
     }
+    let means = &site.context.means;
     let confine = match (terms, mode) {
         (None, _) => None,
         // Each of its calls has a directory of its own in there.
-        (Some(terms), Mode::Reuse) => Some(terms.confine(site.context.scratch.path(), paths)),
+        (Some(terms), Mode::Reuse) => {
+            Some(terms.confine(means, site.context.scratch.path(), paths))
+        }
         (Some(terms), _) => {
             let scratch = site.context.make_scratch().map_err(io::Error::other)?;
-            let confine = terms.confine(scratch.path(), paths);
+            let confine = terms.confine(means, scratch.path(), paths);
             worker.own_scratch.push(scratch);
             Some(confine)
         }
@@ -156,7 +159,7 @@ fn input(dispatch: &Dispatch) -> io::Result<(Option<Input>, OwnedFd)> {
     Ok((Some(input), theirs))
 }
 
-fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path) -> Program {
+pub(super) fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path) -> Program {
     let Work::Command(CommandWork { argv, .. }) = &call.work else {
         unreachable!("only commands come here")
     };
@@ -177,7 +180,8 @@ fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path) -> Program
         cwd: cwd.as_os_str().as_encoded_bytes().to_vec(),
         rlimits: rlimits(call),
         zygote: false,
-        confine: Terms::of(call).map(|terms| Box::new(terms.confine(scratch, &[]))),
+        confine: Terms::of(call)
+            .map(|terms| Box::new(terms.confine(&site.context.means, scratch, &[]))),
         nest: false,
         self_test: call.self_test.clone(),
     }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::linux::seccomp::Internet;
 use crate::linux::selftest::SelfTest;
 
 /// Of these messages. Engine and launcher must agree on it exactly.
@@ -118,6 +119,8 @@ pub struct Confine {
     pub cpus: Vec<u32>,
     /// Namespaces of its own, and what there is in them.
     pub world: Option<World>,
+    /// The filter of system calls, if it is to have one.
+    pub filter: Option<Internet>,
 }
 
 /// What a task sees from within namespaces of its own.

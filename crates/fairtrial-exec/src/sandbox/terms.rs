@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Level, Means, Network, Sandbox};
 use crate::call::{Call, Work};
+use crate::linux::seccomp::Internet;
 use crate::protocol::launcher::{self, Bind, Confine, LeafLimits, World};
 
 /// Added to a candidate's score when the host is short of memory: it goes before anybody else.
@@ -68,7 +69,7 @@ impl Terms {
 
     /// What the launcher is asked for. `scratch` is the only directory of the call's own; `paths` are where its
     /// interpreter finds itself.
-    pub(crate) fn confine(&self, scratch: &Path, paths: &[PathBuf]) -> Confine {
+    pub(crate) fn confine(&self, means: &Means, scratch: &Path, paths: &[PathBuf]) -> Confine {
         let places = [Path::new("/dev/null"), Path::new("/dev/shm"), scratch];
         let writable = places.into_iter().chain(self.cwd.as_deref());
         let writable = writable.chain(self.sandbox.write.iter().map(PathBuf::as_path));
@@ -79,16 +80,22 @@ impl Terms {
                 .map(|bytes| (libc::RLIMIT_AS, bytes)),
         );
         let cpus = self.sandbox.cpus.iter().flatten();
+        let strict = self.sandbox.level == Level::Strict;
+        let namespaces = strict && means.no_namespaces().is_none();
         Confine {
-            leaf: Some(LeafLimits {
+            leaf: means.cgroups().then_some(LeafLimits {
                 memory_bytes: self.memory_bytes,
                 processes: self.processes,
             }),
             rlimits,
             oom_score: OOM_SCORE,
-            writable: (Means::here().landlock > 0).then(|| writable.map(bytes).collect()),
+            writable: (means.landlock() > 0).then(|| writable.map(bytes).collect()),
             cpus: cpus.filter_map(|cpu| u32::try_from(*cpu).ok()).collect(),
-            world: (self.sandbox.level == Level::Strict).then(|| self.world(scratch, paths)),
+            world: namespaces.then(|| self.world(scratch, paths)),
+            filter: strict.then_some(match self.sandbox.network {
+                Network::None | Network::Loopback if !namespaces => Internet::Refused,
+                _ => Internet::Namespaced,
+            }),
         }
     }
 

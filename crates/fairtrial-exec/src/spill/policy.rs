@@ -117,8 +117,7 @@ impl ArgumentFile {
         if matches!(self.storage, Storage::Memory) && memfd::seal(&self.file) {
             return Ok(self.file);
         }
-        nameless::reopen_readonly(&self.file)
-            .map_err(EngineError::io("reopening a large argument"))
+        nameless::reopen_readonly(&self.file).map_err(EngineError::io("reopening a large argument"))
     }
 }
 

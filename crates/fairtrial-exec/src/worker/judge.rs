@@ -17,7 +17,7 @@ use crate::linux::proc_tree::descendants;
 use crate::metrics::{MeasuredBy, Metrics, PeakSource};
 use crate::outcome::{EncodedValue, ErrorReport, Exit, Outcome};
 use crate::protocol::launcher::{Cause, End};
-use crate::sandbox::{Level, in_force};
+use crate::sandbox::{Level, Means, in_force};
 use crate::spill::{Body, SettleError};
 use crate::value::{self, Value};
 use crate::verdict::Verdict;
@@ -26,6 +26,7 @@ use crate::verdict::Verdict;
 pub(crate) struct Facts<'a> {
     pub(crate) call: &'a Call,
     pub(crate) mode: Mode,
+    pub(crate) means: &'a Means,
     pub(crate) clock: Clock,
     pub(crate) submitted_ns: u64,
     pub(crate) began_ns: Option<u64>,
@@ -478,7 +479,7 @@ impl Facts<'_> {
             error,
             exit,
             metrics,
-            in_force: in_force(self.call, self.mode),
+            in_force: in_force(self.call, self.mode, self.means),
             stdout: self.stdout,
             stderr: self.stderr,
         }

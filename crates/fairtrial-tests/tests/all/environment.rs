@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use fairtrial_exec::{Backend, EngineError, LocalBackend};
+use fairtrial_exec::{Backend, EngineError, LocalBackend, LocalConfig};
 use fairtrial_tests::bare;
 use fairtrial_tests::{Cli, Story, json, note};
 use serde_json::{Value as Json, json as j};
@@ -132,7 +132,8 @@ fn as_nobody(program: &Path) -> Command {
 /// EX-40: a host that is not the command line stays open to debuggers, and says so.
 #[test]
 fn a_library_host_at_level_none_reports_its_environment_as_unguarded() {
-    let report = LocalBackend::sandbox_report(fairtrial_exec::Level::None);
+    let backend = LocalBackend::new(LocalConfig::from_env().unwrap());
+    let report = backend.sandbox_report(fairtrial_exec::Level::None);
     let guard = report
         .mechanisms
         .iter()

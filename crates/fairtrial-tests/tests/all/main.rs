@@ -9,6 +9,7 @@ mod cage;
 mod command;
 mod config;
 mod deadline;
+mod degrade;
 mod dispatch;
 mod doctor_cli;
 mod environment;
