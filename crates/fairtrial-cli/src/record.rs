@@ -8,8 +8,8 @@ use std::io::{self, Write};
 
 use fairtrial_exec::value::{self, WriteJsonError};
 use fairtrial_exec::{
-    Captured, Counters, EncodedValue, ErrorReport, Exit, InForce, Mechanism, Metrics, Outcome,
-    ResultFormat,
+    Captured, Counters, EncodedValue, ErrorReport, Exit, InForce, KilledBy, Mechanism, Metrics,
+    Outcome, ResultFormat,
 };
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value as Json, json};
@@ -28,6 +28,7 @@ pub(crate) fn write_outcome(
         value,
         error,
         exit,
+        killed_by,
         stdout,
         stderr,
         metrics,
@@ -41,7 +42,11 @@ pub(crate) fn write_outcome(
         None => out.write_all(b"null")?,
     }
     write_field(out, ",\"error\":", &error.as_ref().map(ErrorJson))?;
-    write_field(out, ",\"exit\":", &exit.map(ExitJson))?;
+    write_field(
+        out,
+        ",\"exit\":",
+        &exit.map(|exit| ExitJson(exit, *killed_by)),
+    )?;
     write_field(out, ",\"stdout\":", &*text(stdout))?;
     write_field(out, ",\"stderr\":", &*text(stderr))?;
     write!(
@@ -116,7 +121,7 @@ impl Serialize for ErrorJson<'_> {
     }
 }
 
-struct ExitJson(Exit);
+struct ExitJson(Exit, Option<KilledBy>);
 
 impl Serialize for ExitJson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -124,9 +129,12 @@ impl Serialize for ExitJson {
             Exit::Code(code) => (Some(code), None),
             Exit::Signal(signal) => (None, Some(signal)),
         };
-        let mut map = serializer.serialize_map(Some(2))?;
+        let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("code", &code)?;
         map.serialize_entry("signal", &signal)?;
+        if let Some(killed_by) = self.1 {
+            map.serialize_entry("killed_by", killed_by.name())?;
+        }
         map.end()
     }
 }
@@ -249,6 +257,7 @@ mod tests {
                 exception: None,
             }),
             exit: Some(Exit::Signal(9)),
+            killed_by: Some(KilledBy::Outside),
             stdout: Captured {
                 head: b"h\xff".to_vec(),
                 tail: b"t".to_vec(),
@@ -309,6 +318,7 @@ mod tests {
         let wanted = outcome.to_json(&json!("a")).unwrap();
         assert_eq!(written(&outcome, &json!("a")), format!("{wanted}\n"));
         (outcome.value, outcome.error, outcome.exit) = (None, None, Some(Exit::Code(3)));
+        outcome.killed_by = None;
         outcome.metrics = Metrics::default();
         let wanted = outcome.to_json(&json!(-1)).unwrap();
         assert_eq!(written(&outcome, &json!(-1)), format!("{wanted}\n"));

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Poll, ready};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -30,9 +29,8 @@ use crate::linux::machine_memory::MachineMemory;
 use crate::linux::monotonic::now_ns;
 use crate::listener::{Listener, Streams};
 use crate::observers::Observers;
-use crate::sandbox::{InForce, Level, Means, Sandbox, in_force};
+use crate::sandbox::{Level, Means};
 use crate::spill::{ArgumentFile, SpillDir, SpillPolicy};
-use crate::worker::Mode;
 use pool::{Command, Pool};
 
 /// Runs calls on this machine. Constructing it starts nothing; the first call does.
@@ -74,16 +72,14 @@ impl LocalBackend {
         }
     }
 
-    /// What a level brings on this machine to a call that has a process of its own, by default limits.
-    #[must_use]
-    pub fn sandbox_report(&self, level: Level) -> InForce {
-        let mut call = Call::command(["true"]);
-        call.sandbox = Sandbox::new(level);
-        if level != Level::None {
-            (call.limits.memory_bytes, call.limits.processes) = (Some(1), Some(1));
-            call.limits.cpu = Some(Duration::from_secs(1));
-        }
-        in_force(&call, Mode::Command, &self.means)
+    /// How it was set up.
+    pub(crate) fn config(&self) -> &LocalConfig {
+        &self.config
+    }
+
+    /// What it confines calls by.
+    pub(crate) fn means(&self) -> &Means {
+        &self.means
     }
 
     /// Submits a call. The returned execution can be awaited, cancelled, or dropped, which cancels too.
@@ -159,8 +155,8 @@ impl LocalBackend {
         ArgumentFile::create(size, &policy)
     }
 
-    /// Gives a call the limits that its level has unless told otherwise.
-    fn fill_limits(&self, call: &mut Call) -> Result<(), EngineError> {
+    /// Gives a call the limits that its level has here unless told otherwise, as submitting it does.
+    pub fn fill_limits(&self, call: &mut Call) -> Result<(), EngineError> {
         let level = call.sandbox.level;
         if level == Level::None {
             return Ok(());

@@ -1,9 +1,11 @@
 //! What isolation a call asks for, and whether its level has it. Brings nothing about: the mechanisms are in `linux`.
 
 mod command_line;
+mod examine;
 mod means;
 mod mechanisms;
 mod needs;
+mod remembered;
 mod report;
 mod selftest;
 mod terms;
@@ -14,11 +16,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::call::InvalidCall;
+pub use examine::SandboxReport;
 pub use means::Facility;
 pub(crate) use means::{Lack, Means, is_lasting};
 pub(crate) use mechanisms::{in_force, lacking, missing};
 pub use report::{Counters, InForce, Mechanism, State};
-pub use selftest::{Attempts, self_test};
+pub use selftest::{Attempts, Proof};
 
 pub(crate) use terms::Terms;
 

@@ -312,6 +312,7 @@ mod tests {
             system_ns: 0,
             max_rss_bytes: 0,
             sampled_rss_bytes: None,
+            counts: Default::default(),
             leaked: 0,
             survivors: 0,
             scratch_full: false,

@@ -8,6 +8,8 @@ use fairtrial_exec::linux::cgroup::{Access, EngineName, Leaf, LeafLimits, Leaves
 use fairtrial_exec::linux::confine::{self, Means};
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::plan::Plan;
+use fairtrial_exec::linux::proc_status::Stat;
+use fairtrial_exec::linux::proc_tree::descendants;
 use fairtrial_exec::linux::user_namespace::UserNamespace;
 use fairtrial_exec::linux::world::{self, Init, Lifeline};
 use fairtrial_exec::protocol::launcher::{self as protocol, Confine, LeafCounts, Step, TaskId};
@@ -49,6 +51,8 @@ impl Cell {
             refused: counters.refused.unwrap_or(0),
             peak_bytes: counters.peak.map(|peak| peak.bytes),
             cpu_ns: counters.cpu_ns,
+            throttled_ns: counters.throttled_ns,
+            memory_stall_ns: counters.memory_stall_ns,
         })
     }
 
@@ -68,11 +72,25 @@ impl Cell {
         }
     }
 
+    /// Without a cgroup: who is below a leader that still lives.
+    pub(crate) fn count_below(&mut self, leader: i32) {
+        if self.leaf.is_none() && self.leaked.is_none() {
+            self.leaked = Some(alive_below(leader));
+        }
+    }
+
     /// Looks who is left besides the leader, and whether the quota is used up, while there is still somebody to look at.
     pub(crate) fn look(&mut self, leader: i32) {
-        if let (Some(leaf), None) = (&self.leaf, self.leaked) {
-            let others = leaf.processes().into_iter().filter(|pid| *pid != leader);
-            self.leaked = Some(others.count() as u64);
+        if self.leaked.is_none() {
+            self.leaked = match (&self.leaf, &self.init) {
+                (Some(leaf), _) => {
+                    let others = leaf.processes().into_iter().filter(|pid| *pid != leader);
+                    Some(others.count() as u64)
+                }
+                // Orphans in its namespace are the init's, once their own parent is gone.
+                (None, Some(init)) => Some(alive_below(init.pid)),
+                (None, None) => None,
+            };
         }
         if let (Some(init), Some(scratch)) = (&self.init, &self.scratch) {
             let mut path = format!("/proc/{}/root", init.pid).into_bytes();
@@ -82,6 +100,13 @@ impl Cell {
                 .is_ok_and(|quota| quota.f_bfree == 0 || quota.f_ffree == 0);
         }
     }
+}
+
+/// Processes below one that have not ended; none if it has ended itself.
+fn alive_below(pid: i32) -> u64 {
+    let below = descendants(pid.cast_unsigned()).unwrap_or_default();
+    let alive = |pid: &u32| Stat::read(*pid).is_ok_and(|stat| !stat.is_exiting());
+    below.into_iter().filter(alive).count() as u64
 }
 
 /// A step that could not be prepared, and why.

@@ -454,6 +454,7 @@ impl Pool {
             value: None,
             error: Some(error),
             exit: None,
+            killed_by: None,
             stdout: Captured::default(),
             stderr: Captured::default(),
             metrics: Metrics {

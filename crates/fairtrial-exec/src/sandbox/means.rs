@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
+use super::Level;
 use crate::linux::cgroup::{Access, Part};
 use crate::linux::errno;
 use crate::linux::landlock;
@@ -26,6 +27,8 @@ pub(crate) struct Means {
     withheld: BTreeSet<Facility>,
     /// Whether namespaces can be had, once that was tried.
     namespaces: OnceLock<Result<(), Lack>>,
+    /// Mechanisms that did not hold when they were tried, of `limits` and of `strict`.
+    disproved: [OnceLock<Vec<&'static str>>; 2],
 }
 
 /// Why namespaces cannot be had.
@@ -111,6 +114,27 @@ impl Means {
     /// What came of trying; the first answer stays.
     pub(crate) fn tried_namespaces(&self, result: Result<(), Lack>) {
         self.namespaces.set(result).ok(); // the first answer is as good
+    }
+
+    /// Which mechanisms of a level did not hold when they were tried; the first answer stays.
+    pub(super) fn tried(&self, level: Level, disproved: &[&'static str]) {
+        if let Some(place) = self.place(level) {
+            place.set(disproved.to_vec()).ok(); // the first answer is as good
+        }
+    }
+
+    /// Whether a mechanism is known not to hold.
+    pub(super) fn is_disproved(&self, level: Level, mechanism: &str) -> bool {
+        let disproved = self.place(level).and_then(OnceLock::get);
+        disproved.is_some_and(|disproved| disproved.contains(&mechanism))
+    }
+
+    fn place(&self, level: Level) -> Option<&OnceLock<Vec<&'static str>>> {
+        match level {
+            Level::None => None,
+            Level::Limits => Some(&self.disproved[0]),
+            Level::Strict => Some(&self.disproved[1]),
+        }
     }
 
     fn withholds(&self, facility: Facility) -> bool {

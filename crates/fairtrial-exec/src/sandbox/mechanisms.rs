@@ -36,6 +36,12 @@ pub(crate) fn in_force(call: &Call, mode: Mode, means: &Means) -> InForce {
     if level == Level::None && (limits.open_files.is_some() || limits.file_bytes.is_some()) {
         mechanisms.push(rlimits(mode));
     }
+    for mechanism in &mut mechanisms {
+        if mechanism.state == State::Enforced && means.is_disproved(level, mechanism.name) {
+            mechanism.state = State::Partial;
+            mechanism.hint = "its self-test was not refused";
+        }
+    }
     InForce {
         requested: level,
         effective: needs::effective(sandbox, &mechanisms),
@@ -332,5 +338,21 @@ mod tests {
             Some(State::Enforced)
         );
         assert_eq!(state(&pickled, Mode::Reuse, "scratch"), None);
+    }
+
+    /// SB-41
+    #[test]
+    fn what_did_not_hold_when_it_was_tried_is_not_called_enforced() {
+        let means = Means::default();
+        means.tried(Level::Limits, &["write_scope", "oom_score"]);
+        let mut call = Call::command(["true"]);
+        call.sandbox = Sandbox::new(Level::Limits);
+        let in_force = |call: &Call| in_force(call, Mode::Command, &means);
+        let weak = in_force(&call);
+        let is_weak = |name| weak.weak().any(|mechanism| mechanism.name == name);
+        assert!(is_weak("write_scope") && is_weak("oom_score"));
+        assert_eq!(weak.effective, Level::None);
+        call.sandbox = Sandbox::new(Level::Strict);
+        assert!(in_force(&call).weak().all(|one| one.name != "oom_score"));
     }
 }

@@ -70,6 +70,10 @@ fn it_says_for_people_what_works_and_what_is_in_force() {
         "\nmechanisms at level `none`\n",
         "\nmechanisms at level `strict`\n",
         ", write_canary denied, ",
+        "\ncontrol groups: ",
+        "\nmeasuring\n  clock source  ",
+        "\n  ASLR          ",
+        " over 1, 5 and 15 minutes\n",
         "\nself-test\n  command  ok: `true` in ",
         "\n  python   ok: `python3` in ",
     ] {
@@ -117,6 +121,39 @@ fn with_json_it_is_one_object_with_a_state_for_each_mechanism() {
         assert_eq!(report["self_test"][test]["ok"], true, "{report}");
     }
     assert!(report["spill"]["free_bytes"].as_u64().unwrap() > 0);
+    // SB-46
+    let measuring = report["measuring"].as_object().unwrap();
+    let names: Vec<_> = measuring.keys().map(String::as_str).collect();
+    let wanted = "clock_source counters governor smt turbo swap_bytes aslr load";
+    assert_eq!(names.join(" "), wanted);
+    assert!(measuring["load"][0].is_f64(), "{report}");
+    assert!(report["cgroups"].is_string(), "{report}");
+}
+
+/// SB-46: one line for each level, with what is missing and what helps; a level less is no failure.
+#[test]
+fn a_level_that_cannot_be_had_is_named_with_what_is_missing() {
+    let shell = Shell::new();
+    let off = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
+    let under = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "sh",
+        "-c",
+        off,
+        "sh",
+    ];
+    let run = shell.fairtrial(["doctor"]).under_all(&under).run();
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{}", run.stdout);
+    let line = "\n  strict   unavailable: userns ENOSPC, user.max_user_namespaces=0\n";
+    assert!(run.stdout.contains(line), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("\n  none     available\n"),
+        "{}",
+        run.stdout
+    );
+    shell.assert_nothing_left();
 }
 
 #[test]

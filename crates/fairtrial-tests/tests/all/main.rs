@@ -23,6 +23,7 @@ mod lifecycle;
 mod metrics;
 mod output;
 mod process;
+mod report;
 mod results;
 mod sandbox;
 mod shutdown;

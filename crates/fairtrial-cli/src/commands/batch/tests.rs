@@ -54,6 +54,7 @@ fn outcome(argv: &[impl AsRef<str>]) -> Outcome {
         }),
         error: None,
         exit: None,
+        killed_by: None,
         stdout: Captured {
             head: vec![b'x'; output],
             ..Captured::default()
