@@ -75,7 +75,7 @@ impl Cell {
     /// Without a cgroup: who is below a leader that still lives.
     pub(crate) fn count_below(&mut self, leader: i32) {
         if self.leaf.is_none() && self.leaked.is_none() {
-            self.leaked = Some(alive_below(leader));
+            self.leaked = alive_below(leader);
         }
     }
 
@@ -88,7 +88,7 @@ impl Cell {
                     Some(others.count() as u64)
                 }
                 // Orphans in its namespace are the init's, once their own parent is gone.
-                (None, Some(init)) => Some(alive_below(init.pid)),
+                (None, Some(init)) => alive_below(init.pid),
                 (None, None) => None,
             };
         }
@@ -102,11 +102,12 @@ impl Cell {
     }
 }
 
-/// Processes below one that have not ended; none if it has ended itself.
-fn alive_below(pid: i32) -> u64 {
-    let below = descendants(pid.cast_unsigned()).unwrap_or_default();
-    let alive = |pid: &u32| Stat::read(*pid).is_ok_and(|stat| !stat.is_exiting());
-    below.into_iter().filter(alive).count() as u64
+/// Processes below one that have not ended. Unknown if all that were seen were just ending: they may be followed by others.
+fn alive_below(pid: i32) -> Option<u64> {
+    let below = descendants(pid.cast_unsigned()).ok()?;
+    let alive = |pid: &&u32| Stat::read(**pid).is_ok_and(|stat| !stat.is_exiting());
+    let count = below.iter().filter(alive).count() as u64;
+    (count > 0 || below.is_empty()).then_some(count)
 }
 
 /// A step that could not be prepared, and why.

@@ -109,7 +109,7 @@ impl Outcome {
 }
 
 /// JSON as Python's own objects.
-fn to_python<'py>(py: Python<'py>, json: &Json) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn to_python<'py>(py: Python<'py>, json: &Json) -> PyResult<Bound<'py, PyAny>> {
     Ok(match json {
         Json::Null => py.None().into_bound(py),
         Json::Bool(value) => value.into_pyobject(py)?.to_owned().into_any(),

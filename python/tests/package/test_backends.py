@@ -340,3 +340,30 @@ def test_queue_timeout_is_counted_apart():
         assert (outcome.verdict, outcome.error.type) == ("cancelled", "QueueTimeout")
         assert time.monotonic() - began < WAIT_S
         running.cancel()
+
+
+def test_the_sandbox_report_says_what_holds_and_what_was_tried(tmp_path, monkeypatch):
+    """SB-42, SB-43"""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with ft.LocalBackend(max_workers=1) as backend:
+        report = backend.sandbox_report()
+        assert report["requested"] == "limits"
+        assert report["selftest"]["read_environ"] in ("denied", "allowed")
+        assert report["mechanisms"]["clean_env"] == {"state": "enforced", "via": "allow-list"}
+        assert report["digest"].startswith("sha256:")
+        assert (tmp_path / "fairtrial" / "selftest.json").exists()
+        assert backend.sandbox_report("limits") == report
+        assert backend.sandbox_report("none")["selftest"] == {}
+        with pytest.raises(ValueError, match="unknown level `jail`"):
+            backend.sandbox_report("jail")
+        with pytest.raises(TypeError, match="level must be a str"):
+            backend.sandbox_report(None)
+
+
+def test_a_kill_from_outside_and_counters_are_told():
+    """SB-31, SB-33"""
+    outcome = ft.run(ft.Call(argv=["sh", "-c", "kill -9 $$"]))
+    assert (outcome.verdict, outcome.exit.signal, outcome.exit.killed_by) == ("signal", 9, "outside")
+    outcome = ft.run(double())
+    assert outcome.in_force["counters"]["minor_faults"] > 0
+    assert all(entry["state"] != "enforced" for entry in outcome.in_force["mechanisms"].values())
