@@ -2,6 +2,8 @@
 
 import dataclasses
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -367,3 +369,26 @@ def test_a_kill_from_outside_and_counters_are_told():
     outcome = ft.run(double())
     assert outcome.in_force["counters"]["minor_faults"] > 0
     assert all(entry["state"] != "enforced" for entry in outcome.in_force["mechanisms"].values())
+
+
+DEGRADED = """
+import fairtrial as ft
+told = []
+with ft.LocalBackend(max_workers=1) as backend:
+    backend.on_degraded(lambda event: told.append((event.level, event.mechanism, event.reason)))
+    for _ in range(2):
+        call = ft.Call(argv=["true"], sandbox={"level": "strict", "on_missing": "degrade"})
+        print(backend.execute(call).in_force["effective"])
+print([reason for level, mechanism, reason in told if (level, mechanism) == ("strict", "userns")])
+"""
+
+
+def test_a_hook_is_told_once_of_what_calls_do_without():
+    """SB-45"""
+    off = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
+    under = ["unshare", "--user", "--map-root-user", "sh", "-c", off, "sh"]
+    if subprocess.run([*under, "true"], capture_output=True).returncode != 0:
+        pytest.skip("user namespaces cannot be made here, so they cannot be switched off")
+    run = subprocess.run([*under, sys.executable, "-c", DEGRADED], capture_output=True, text=True, timeout=WAIT_S)
+    reason = "cannot be set up ENOSPC; user.max_user_namespaces=0"
+    assert run.stdout == f"limits\nlimits\n['{reason}']\n", run.stderr

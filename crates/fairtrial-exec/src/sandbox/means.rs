@@ -1,7 +1,7 @@
 //! What this machine has for confining calls: found out once per process, or once per engine by trying it.
 
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::Level;
 use crate::linux::cgroup::{Access, Part};
@@ -27,8 +27,9 @@ pub(crate) struct Means {
     withheld: BTreeSet<Facility>,
     /// Whether namespaces can be had, once that was tried.
     namespaces: OnceLock<Result<(), Lack>>,
-    /// Mechanisms that did not hold when they were tried, of `limits` and of `strict`.
-    disproved: [OnceLock<Vec<&'static str>>; 2],
+    /// Mechanisms of levels that did not hold when they were last tried.
+    // A plain mutex: held to read or change one list, which is empty but on a machine that is broken.
+    disproved: Mutex<Vec<(Level, &'static str)>>,
 }
 
 /// Why namespaces cannot be had.
@@ -116,25 +117,17 @@ impl Means {
         self.namespaces.set(result).ok(); // the first answer is as good
     }
 
-    /// Which mechanisms of a level did not hold when they were tried; the first answer stays.
-    pub(super) fn tried(&self, level: Level, disproved: &[&'static str]) {
-        if let Some(place) = self.place(level) {
-            place.set(disproved.to_vec()).ok(); // the first answer is as good
-        }
+    /// Which mechanisms of a level did not hold when they were tried.
+    pub(super) fn tried(&self, level: Level, mechanisms: &[&'static str]) {
+        let mut disproved = self.disproved();
+        disproved.retain(|(of, _)| *of != level);
+        disproved.extend(mechanisms.iter().map(|name| (level, *name)));
     }
 
-    /// Whether a mechanism is known not to hold.
-    pub(super) fn is_disproved(&self, level: Level, mechanism: &str) -> bool {
-        let disproved = self.place(level).and_then(OnceLock::get);
-        disproved.is_some_and(|disproved| disproved.contains(&mechanism))
-    }
-
-    fn place(&self, level: Level) -> Option<&OnceLock<Vec<&'static str>>> {
-        match level {
-            Level::None => None,
-            Level::Limits => Some(&self.disproved[0]),
-            Level::Strict => Some(&self.disproved[1]),
-        }
+    /// Mechanisms that are known not to hold, each with the level.
+    pub(super) fn disproved(&self) -> MutexGuard<'_, Vec<(Level, &'static str)>> {
+        let disproved = self.disproved.lock();
+        disproved.unwrap_or_else(PoisonError::into_inner) // whatever panicked, a list is a list
     }
 
     fn withholds(&self, facility: Facility) -> bool {

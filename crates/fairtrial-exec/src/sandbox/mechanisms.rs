@@ -36,8 +36,9 @@ pub(crate) fn in_force(call: &Call, mode: Mode, means: &Means) -> InForce {
     if level == Level::None && (limits.open_files.is_some() || limits.file_bytes.is_some()) {
         mechanisms.push(rlimits(mode));
     }
-    for mechanism in &mut mechanisms {
-        if mechanism.state == State::Enforced && means.is_disproved(level, mechanism.name) {
+    for (_, name) in means.disproved().iter().filter(|(of, _)| *of == level) {
+        let found = mechanisms.iter_mut().find(|one| one.name == *name);
+        if let Some(mechanism) = found.filter(|one| one.state == State::Enforced) {
             mechanism.state = State::Partial;
             mechanism.hint = "its self-test was not refused";
         }
@@ -212,7 +213,10 @@ fn cpu(cgroups: bool, means: &Means) -> Mechanism {
 fn rlimits(mode: Mode) -> Mechanism {
     match mode {
         // The next call may ask for more, so the hard limit stays, and code can raise the soft one to it.
-        Mode::Reuse => entry("rlimits", State::Partial, "setrlimit, soft limits"),
+        Mode::Reuse => Mechanism {
+            hint: "a call with a process of its own (`fresh`) has hard ones",
+            ..entry("rlimits", State::Partial, "setrlimit, soft limits")
+        },
         Mode::Fresh | Mode::Command => entry("rlimits", State::Enforced, "setrlimit"),
     }
 }
@@ -353,6 +357,9 @@ mod tests {
         assert!(is_weak("write_scope") && is_weak("oom_score"));
         assert_eq!(weak.effective, Level::None);
         call.sandbox = Sandbox::new(Level::Strict);
+        assert!(in_force(&call).weak().all(|one| one.name != "oom_score"));
+        call.sandbox = Sandbox::new(Level::Limits);
+        means.tried(Level::Limits, &[]);
         assert!(in_force(&call).weak().all(|one| one.name != "oom_score"));
     }
 }

@@ -22,8 +22,8 @@ const NEEDS: [(&str, Need, Need); 18] = [
     ("cpu", Need::Some, Need::Some),
     ("memory", Need::Some, Need::Some),
     ("processes", Need::Some, Need::Some),
-    // A worker that is kept has soft limits only, since its next call may have more.
-    ("rlimits", Need::Some, Need::Enforced),
+    // A worker that is kept has soft limits only, since its next call may have more: it does not have `limits`.
+    ("rlimits", Need::Enforced, Need::Enforced),
     ("oom_score", Need::Enforced, Need::Enforced),
     ("no_new_privs", Need::Enforced, Need::Enforced),
     ("capabilities", Need::Enforced, Need::Enforced),

@@ -62,7 +62,9 @@ def read_memory(pid):
     local, remote = Vector(ctypes.addressof(place), 1), Vector(8, 1)
     call = libc().process_vm_readv
     call.restype = ctypes.c_ssize_t
-    count = call(pid, ctypes.byref(local), ctypes.c_ulong(1), ctypes.byref(remote), ctypes.c_ulong(1), ctypes.c_ulong(0))
+    count = call(
+        pid, ctypes.byref(local), ctypes.c_ulong(1), ctypes.byref(remote), ctypes.c_ulong(1), ctypes.c_ulong(0)
+    )
     # An address that is not there: who may look is told so, who may not is told that.
     if count < 0 and ctypes.get_errno() != EFAULT:
         raise OSError(ctypes.get_errno(), "refused")

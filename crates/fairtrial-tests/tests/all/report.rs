@@ -86,6 +86,24 @@ async fn what_a_fresh_call_leaves_running_is_counted_at_every_level() {
     }
 }
 
+/// SB-44: a kept worker's limits can be raised by its code, so it does not have all of `limits`.
+#[tokio::test]
+async fn a_kept_worker_is_not_said_to_have_a_level_that_it_has_not() {
+    let story = Story::new();
+    let answer = "def f():\n    return 1\n";
+    let fresh = story
+        .run(at(Level::Limits, Story::call(answer, "[]")))
+        .await;
+    assert_eq!(fresh.in_force.effective, Level::Limits);
+    let kept = story
+        .run(at(Level::Limits, Story::reuse_call(answer, "[]")))
+        .await;
+    assert_eq!(kept.in_force.effective, Level::None);
+    let weak: Vec<_> = kept.in_force.weak().map(|one| one.name).collect();
+    assert!(weak.contains(&"rlimits"), "{weak:?}");
+    story.end().await;
+}
+
 async fn report(story: &Story, level: Level) -> SandboxReport {
     let report = story.backend.sandbox_report(level).await;
     report.expect("the engine does its work")
