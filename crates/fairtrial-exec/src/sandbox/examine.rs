@@ -18,7 +18,7 @@ pub struct SandboxReport {
     pub in_force: InForce,
     /// What was tried. Nothing at `none`, which forbids nothing.
     pub proof: Proof,
-    /// What the level needs and does not have.
+    /// What the level needs and does not have, what the kernel refused first.
     pub missing: Vec<Mechanism>,
     /// Which way to control groups there is.
     pub cgroups: &'static str,

@@ -38,7 +38,7 @@ const NEEDS: [(&str, Need, Need); 18] = [
     ("seccomp", Need::No, Need::Enforced),
 ];
 
-/// Those that fall short of what a level needs.
+/// Those that fall short of what a level needs: first what the kernel refused, then what is not there at all.
 pub(super) fn missing<'a>(
     level: Level,
     sandbox: &Sandbox,
@@ -49,7 +49,9 @@ pub(super) fn missing<'a>(
         Need::Some => mechanism.state == State::Unavailable,
         Need::Enforced => mechanism.state != State::Enforced,
     };
-    mechanisms.iter().filter(short).collect()
+    let mut missing: Vec<_> = mechanisms.iter().filter(short).collect();
+    missing.sort_by_key(|one| (one.errno.is_none(), one.state != State::Unavailable));
+    missing
 }
 
 fn need(level: Level, sandbox: &Sandbox, mechanism: &str) -> Need {
@@ -81,9 +83,7 @@ pub(super) fn refusal(call: &Call, mechanisms: &[Mechanism]) -> Option<String> {
         return None;
     }
     let missing = missing(level, &call.sandbox, mechanisms);
-    // The one that failed, rather than those that were not tried without it.
-    let failed = missing.iter().find(|mechanism| mechanism.errno.is_some());
-    let first = failed.or(missing.first())?;
+    let first = missing.first()?;
     let (name, why) = (first.name, first.why());
     Some(format!("level `{level}` cannot be had: `{name}`: {why}"))
 }

@@ -20,7 +20,7 @@ use crate::verdict::Verdict;
 /// What a worker is given to run.
 const PROGRAM: &str = include_str!("selftest.py");
 
-/// More than enough to pass the limits of the attempts below.
+/// The limits of the attempts to pass them, one at a time: where they are sampled, many processes are much memory too.
 const MEMORY_BYTES: u64 = 48 << 20;
 const PROCESSES: u64 = 24;
 
@@ -118,12 +118,17 @@ impl Target {
             exhaust: None,
         };
         let run = async |exhaust| {
-            let mut call = Call::command(["fairtrial-self-test"]);
+            let mut call = confined(level, Call::command(["fairtrial-self-test"]));
+            match exhaust {
+                Some(Exhaust::Memory(_)) => call.limits.memory_bytes = Some(MEMORY_BYTES),
+                Some(Exhaust::Processes(_)) => call.limits.processes = Some(PROCESSES),
+                None => {}
+            }
             call.self_test = Some(SelfTest {
                 exhaust,
                 ..test.clone()
             });
-            backend.execute(confined(level, call)).await
+            backend.execute(call).await
         };
         let outcome = run(None).await?;
         if outcome.verdict != Verdict::Ok {
@@ -148,8 +153,13 @@ impl Target {
         let run = async |function: &str, arguments: Json| {
             let arguments = value::arguments_from_json(&arguments, &json!({}));
             let arguments = arguments.expect("numbers and a path are arguments");
-            let call = Call::source(PROGRAM, function, arguments);
-            backend.execute(confined(level, call)).await
+            let mut call = confined(level, Call::source(PROGRAM, function, arguments));
+            match function {
+                "use_memory" => call.limits.memory_bytes = Some(MEMORY_BYTES),
+                "use_processes" => call.limits.processes = Some(PROCESSES),
+                _ => {}
+            }
+            backend.execute(call).await
         };
         let engine = std::process::id();
         let (path, port) = (self.canary.path.to_string_lossy(), self.port);
@@ -193,8 +203,6 @@ fn problem(outcome: &Outcome) -> String {
 fn confined(level: Level, mut call: Call) -> Call {
     call.sandbox = Sandbox::new(level);
     call.timeout = Some(Duration::from_secs(10));
-    call.limits.memory_bytes = Some(MEMORY_BYTES);
-    call.limits.processes = Some(PROCESSES);
     call
 }
 

@@ -52,9 +52,12 @@ fn the_help_names_the_commands_and_the_exit_codes() {
 #[test]
 fn it_says_for_people_what_works_and_what_is_in_force() {
     let shell = Shell::new();
+    let temporary = shell.path().join("tmp");
+    std::fs::create_dir(&temporary).unwrap();
     let run = shell
         .fairtrial(["doctor"])
         .env("FAIRTRIAL_NODE_ID", "ward 7")
+        .env("TMPDIR", &temporary)
         .run();
     assert_eq!((run.code, &*run.stderr), (Some(0), ""));
     let version = env!("CARGO_PKG_VERSION");
@@ -83,6 +86,8 @@ fn it_says_for_people_what_works_and_what_is_in_force() {
             run.stdout
         );
     }
+    // SB-46: what was tried was tried on files that are gone.
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
     shell.assert_nothing_left();
 }
 

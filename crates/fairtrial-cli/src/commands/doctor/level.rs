@@ -21,9 +21,7 @@ impl LevelFindings {
             return format!("FAILED its self-test: {} allowed", failed.join(", "));
         }
         let effective = report.in_force.effective;
-        // The one that the kernel refused, rather than those that were not tried without it.
-        let refused = report.missing.iter().find(|one| one.errno.is_some());
-        match refused.or(report.missing.first()) {
+        match report.missing.first() {
             Some(missing) if self.level == Level::Strict => {
                 format!("unavailable: {}", shortage(missing))
             }
