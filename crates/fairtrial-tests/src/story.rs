@@ -18,10 +18,10 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A backend and the directory it may use.
 pub struct Story {
-    dir: TempDir,
     /// The backend under test.
     pub backend: LocalBackend,
     events: Arc<Mutex<Vec<Event>>>,
+    dir: TempDir, // dropped last
 }
 
 impl Story {

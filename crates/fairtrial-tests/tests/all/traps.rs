@@ -254,7 +254,7 @@ fn in_a_container_limits_works_and_strict_fails_with_the_step() {
     }
     let strict = run(&["exec", "--sandbox", "strict", "--", "true"]);
     assert_eq!(strict.code, Some(3), "{}", strict.stderr);
-    assert!(strict.stderr.contains("namespaces"), "{}", strict.stderr);
+    assert!(strict.stderr.contains("`userns`"), "{}", strict.stderr);
 }
 
 /// SB-62: launcher, zygote and engine stay as free as they were.
