@@ -16,6 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import levels
 import versus
 from contender import Peer, interval, time, times
 
@@ -38,11 +39,12 @@ def main():
     bare = Peer([sys.executable, str(ROOT / "bench" / "baselines.py")])
     try:
         samples, deadline = measure(engine, bare, options)
+        isolation = levels.measure(engine, options)
         flat = engine.ask("flat %d %d" % (options.calls, options.fresh_calls), patience_s=3600)
     finally:
         engine.end()
         bare.end()
-    text = report(samples, deadline, flat, options, load, pools)
+    text = report(samples, deadline, flat, isolation, options, load, pools)
     print(text)
     if not options.no_write:
         RESULTS.write_text(text)
@@ -122,7 +124,7 @@ def measure(engine, bare, options):
 # ---- reporting --------------------------------------------------------------------------------------------------
 
 
-def report(samples, deadline, flat, options, load, pools):
+def report(samples, deadline, flat, isolation, options, load, pools):
     s = samples
     lines = [
         "# Results of `make bench`",
@@ -140,7 +142,7 @@ def report(samples, deadline, flat, options, load, pools):
         "",
         "## The engine beside bare limits",
         "",
-        "By its Rust interface, with calls of source text.",
+        "By its Rust interface, with calls of source text at level `none`.",
         "",
         "| id | measure | engine | beside it | bare limit | engine / bare |",
         "|---|---|---|---|---|---|",
@@ -189,6 +191,7 @@ def report(samples, deadline, flat, options, load, pools):
         "%d of %d siblings in flight failed. The second figure includes up to 5 ms in which the hung interpreter writes"
         % (deadline["siblings_failed"], deadline["siblings"]),
         "its stacks, and the start of the next worker.",
+        *levels.report(isolation),
         "",
         "## EX-S7: memory and descriptors over %s calls" % format(options.calls, ","),
         "",

@@ -17,7 +17,7 @@ pub use report::{InForce, Mechanism, State};
 pub(crate) use report::{in_force, lacking};
 pub use selftest::{Attempts, self_test};
 
-pub(crate) use terms::{Terms, groundwork};
+pub(crate) use terms::{Terms, groundwork, scratch_seen};
 
 /// The level of source and command calls that do not say.
 pub const DEFAULT_LEVEL: Level = Level::Limits;

@@ -8,6 +8,7 @@ use fairtrial_exec::linux::cgroup::{Access, EngineName, Leaf, LeafLimits, Leaves
 use fairtrial_exec::linux::confine::{self, Birth, Means};
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::plan::Plan;
+use fairtrial_exec::linux::proc_tree;
 use fairtrial_exec::linux::user_namespace::UserNamespace;
 use fairtrial_exec::linux::world::{self, Init, Lifeline};
 use fairtrial_exec::protocol::launcher::{
@@ -72,9 +73,20 @@ impl Cell {
 
     /// Looks who is left besides the leader, and whether the quota is used up, while there is still somebody to look at.
     pub(crate) fn look(&mut self, leader: i32) {
-        if let (Some(leaf), None) = (&self.leaf, self.leaked) {
-            let others = leaf.processes().into_iter().filter(|pid| *pid != leader);
-            self.leaked = Some(others.count() as u64);
+        if self.leaked.is_none() {
+            self.leaked = match (&self.leaf, &self.init) {
+                (Some(leaf), _) => {
+                    let others = leaf.processes().into_iter().filter(|pid| *pid != leader);
+                    Some(others.count() as u64)
+                }
+                // Orphans are the init's.
+                (None, Some(init)) => {
+                    let roots = [leader, init.pid].map(i32::cast_unsigned).into_iter();
+                    let trees = roots.filter_map(|root| proc_tree::descendants(root).ok());
+                    Some(trees.map(|tree| tree.len() as u64).sum())
+                }
+                (None, None) => None,
+            };
         }
         if let (Some(init), Some(scratch)) = (&self.init, &self.scratch) {
             let mut path = format!("/proc/{}/root", init.pid).into_bytes();

@@ -23,5 +23,5 @@ pub use access::{Access, Kind, Part};
 pub use counters::{Counters, Peak, Version};
 pub use leaf::{Alarm, Leaf, LeafLimits};
 pub use leaves::{Busy, Leaves};
-pub use owner::{EngineName, remove_engine, sweep_dead_owners};
+pub use owner::{EngineName, sweep_dead_owners};
 pub use reason::Reason;

@@ -1,11 +1,15 @@
 //! Kills what a dead launcher left behind, found by the mark that every worker's environment carries.
 
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// Passes after which what still appears is left to its fate.
 const MOST_PASSES: usize = 50;
+
+/// What does not end in this time is stuck in the kernel.
+const ORPHANS_END: Duration = Duration::from_secs(2);
 
 /// Kills every process whose environment says that it belongs to one of these workers, until two passes find none.
 pub fn kill_marked(worker_ids: &[String]) {
@@ -27,15 +31,22 @@ pub fn kill_marked(worker_ids: &[String]) {
 }
 
 /// Kills and reaps the children of this process until none is left: orphans that a dead launcher left to it.
+///
+/// In no order: the init of a namespace ends only when all in it are reaped, and they may be ours as well.
 pub fn kill_orphans() {
-    for _ in 0..MOST_PASSES {
+    let until = Instant::now() + ORPHANS_END;
+    while Instant::now() < until {
         let orphans = super::proc_tree::children(std::process::id()).unwrap_or_default();
         if orphans.is_empty() {
             return;
         }
+        let mut reaped = false;
         for orphan in orphans {
             super::signals::kill_child(orphan.cast_signed());
-            super::wait::reap(orphan.cast_signed()); // its own children come to us in turn
+            reaped |= super::wait::reap_if_ended(orphan.cast_signed()); // its own children come to us in turn
+        }
+        if !reaped {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }

@@ -43,11 +43,11 @@ pub fn reap_any() -> io::Result<Option<Reaped>> {
     }
 }
 
-/// Waits for a child that was killed; its end interests nobody.
+/// Reaps a child if it has ended; how interests nobody.
 #[cfg(feature = "engine")]
-pub(crate) fn reap(pid: i32) {
+pub(crate) fn reap_if_ended(pid: i32) -> bool {
     // SAFETY: a null status pointer is allowed, and the call touches no memory of ours.
-    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) == pid }
 }
 
 /// Whether a child has not ended yet; does not reap it.

@@ -16,6 +16,7 @@ use crate::dispatch::{Context, PoolNews, Site, ZygoteEnd};
 use crate::environment::Environment;
 use crate::error::EngineError;
 use crate::launcher::Launcher;
+use crate::linux::cgroup::{Access, sweep_dead_owners};
 use crate::linux::sweep;
 use crate::outcome::ErrorReport;
 use crate::protocol::launcher::ToLauncher;
@@ -254,8 +255,11 @@ impl Pool {
             .map(|member| member.id.clone())
             .collect();
         site.launcher.end().await;
-        let adopts_orphans = self.config.adopts_orphans;
+        let (adopts_orphans, confined) = (self.config.adopts_orphans, self.confined);
         let sweep = move || {
+            if confined {
+                sweep_cgroups(); // the dead launcher's too
+            }
             if adopts_orphans {
                 sweep::kill_orphans();
             }
@@ -265,5 +269,12 @@ impl Pool {
         for lane in self.lanes.values_mut() {
             lane.zygote = ZygoteState::None;
         }
+    }
+}
+
+/// Ends what is in the cgroups of dead launchers, and removes them (SB-11, SB-12).
+pub(super) fn sweep_cgroups() {
+    if let Err(error) = sweep_dead_owners(&Access::find()) {
+        log::warn!("cannot remove control groups that dead engines left: {error}");
     }
 }

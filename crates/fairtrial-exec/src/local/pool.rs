@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::interpreters::{LaneState, ZygoteState};
+use super::interpreters::{LaneState, ZygoteState, sweep_cgroups};
 use super::member::{Member, STUCK_AFTER};
 use super::queue::{COMMANDS, Lane, Queue};
 use super::vigil::Vigil;
@@ -23,6 +23,7 @@ use crate::linux::monotonic::now_ns;
 use crate::metrics::Metrics;
 use crate::observers::Observers;
 use crate::outcome::{ErrorReport, Outcome};
+use crate::sandbox::Level;
 use crate::sandbox::in_force;
 use crate::verdict::Verdict;
 use crate::worker::Mode;
@@ -85,6 +86,8 @@ pub(crate) struct Pool {
     pub(super) abandoned: bool,
     /// A part of the engine panicked.
     pub(super) broken: bool,
+    /// Some call was above the level `none`, so there may be cgroups.
+    pub(super) confined: bool,
 }
 
 pub(super) struct Closing {
@@ -130,6 +133,7 @@ impl Pool {
             closing: None,
             abandoned: false,
             broken: false,
+            confined: false,
         }
     }
 
@@ -182,6 +186,10 @@ impl Pool {
             .call
             .queue_timeout
             .and_then(|wait| after(Instant::now(), wait));
+        if dispatch.call.sandbox.level > Level::None && !self.confined {
+            self.confined = true;
+            tokio::task::spawn_local(aside(sweep_cgroups));
+        }
         let lane = self.lane(&dispatch);
         self.enqueue(lane, dispatch);
     }

@@ -13,7 +13,7 @@ use crate::environment::Changes;
 use crate::error::EngineError;
 use crate::listener::Stream;
 use crate::protocol::launcher::{Program, TaskId, ToLauncher};
-use crate::sandbox::{Level, Terms};
+use crate::sandbox::{Level, Terms, scratch_seen};
 use crate::scratch::ScratchDir;
 use crate::worker::Mode;
 use crate::worker::call_frame::rlimits;
@@ -161,6 +161,8 @@ fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path) -> Program
         unreachable!("only commands come here")
     };
     let environment = &site.context.environment;
+    let own = scratch;
+    let scratch = scratch_seen(call.sandbox.level, own);
     let mut changes = Changes::from([
         ("TMPDIR".into(), Some(scratch.into())),
         ("FAIRTRIAL_WORKER_ID".into(), Some(worker_id.into())),
@@ -177,7 +179,7 @@ fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path) -> Program
         cwd: cwd.as_os_str().as_encoded_bytes().to_vec(),
         rlimits: rlimits(call),
         zygote: false,
-        confine: Terms::of(call).map(|terms| Box::new(terms.confine_program(scratch))),
+        confine: Terms::of(call).map(|terms| Box::new(terms.confine_program(own))),
         nest: false,
         self_test: call.self_test.clone(),
     }

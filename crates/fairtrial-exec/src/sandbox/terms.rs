@@ -39,6 +39,17 @@ const SEEN: [&str; 24] = [
     "/etc/timezone",
 ];
 
+/// Where a `strict` call has its directory: in a file system of its own, whatever of the host is seen beside it.
+const STRICT_SCRATCH: &str = "/fairtrial";
+
+/// Where a call finds the directory that is `scratch` to the engine.
+pub(crate) fn scratch_seen(level: Level, scratch: &Path) -> &Path {
+    match level {
+        Level::Strict => Path::new(STRICT_SCRATCH),
+        Level::None | Level::Limits => scratch,
+    }
+}
+
 /// The terms of a call above the level `none`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Terms {
@@ -69,6 +80,7 @@ impl Terms {
     /// What the launcher is asked for. `scratch` is the only directory of the call's own; `paths` are where its
     /// interpreter finds itself.
     pub(crate) fn confine(&self, scratch: &Path, paths: &[PathBuf]) -> Confine {
+        let scratch = scratch_seen(self.sandbox.level, scratch);
         let places = [Path::new("/dev/null"), Path::new("/dev/shm"), scratch];
         let writable = places.into_iter().chain(self.cwd.as_deref());
         let writable = writable.chain(self.sandbox.write.iter().map(PathBuf::as_path));

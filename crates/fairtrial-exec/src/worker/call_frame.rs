@@ -11,7 +11,7 @@ use crate::error::EngineError;
 use crate::limits::Limits;
 use crate::marshal::Dict;
 use crate::protocol::INLINE_BYTES;
-use crate::sandbox::Level;
+use crate::sandbox::{Level, scratch_seen};
 use crate::scratch::ScratchDir;
 use crate::spill::{SpillPolicy, sealed_argument};
 use crate::worker::Mode;
@@ -43,8 +43,9 @@ pub(crate) fn call_frame(
         Some(_) => Changes::new(), // it got the rest at its start
         None => worker_environment(site, worker_id),
     };
+    let scratch = scratch.map(|scratch| scratch_seen(call.sandbox.level, scratch.path()));
     if let Some(scratch) = scratch {
-        let tmpdir = OsString::from(scratch.path());
+        let tmpdir = OsString::from(scratch);
         if call.sandbox.level == Level::Strict {
             env.insert("HOME".into(), Some(tmpdir.clone()));
         }
@@ -57,7 +58,7 @@ pub(crate) fn call_frame(
     env.extend(changed.map(|(name, value)| (name.clone(), value.clone())));
     let cwd = match (&call.cwd, scratch, &terms.host) {
         (Some(cwd), ..) => Some(cwd.clone()),
-        (None, Some(scratch), _) => Some(scratch.path().to_path_buf()),
+        (None, Some(scratch), _) => Some(scratch.to_path_buf()),
         (None, None, Some(_)) => None,
         (None, None, None) => Some(
             std::env::current_dir().map_err(EngineError::io("asking for the working directory"))?,

@@ -150,6 +150,63 @@ async fn a_strict_call_sees_a_small_world_and_nobody_elses() {
     story.end().await;
 }
 
+/// SB-67: its directory is found whatever is seen beside it, here the directory where the engine keeps its own.
+#[tokio::test]
+async fn a_strict_call_may_see_the_directory_that_all_scratch_is_in() {
+    let story = Story::new();
+    let write = "import os\ndef f():\n    open('mine', 'w').close()\n    return os.listdir('.')\n";
+    for writable in [false, true] {
+        let mut call = at(Level::Strict, Story::call(write, "[]"));
+        let seen = vec![story.path().to_path_buf()];
+        match writable {
+            true => call.sandbox.write = seen,
+            false => call.sandbox.read = seen,
+        }
+        assert_eq!(json(&story.run(call).await), j!(["mine"]));
+    }
+    story.end().await;
+}
+
+/// H6: nobody waits for them but the launcher, at once: they are no part of the processes that a call may have.
+#[tokio::test]
+async fn orphans_that_ended_do_not_count() {
+    let story = Story::new();
+    let orphans = "import os\ndef f(count):\n    for _ in range(count):\n        if os.fork() == 0:\n            \
+                   if os.fork() == 0:\n                os._exit(0)\n            os._exit(0)\n        \
+                   os.wait()\n    return 'done'\n";
+    for level in [Level::Limits, Level::Strict] {
+        let mut call = at(level, Story::call(orphans, "[200]"));
+        call.limits.processes = Some(40);
+        let outcome = story.run(call).await;
+        assert_eq!(json(&outcome), j!("done"), "{level}: {:?}", outcome.error);
+    }
+    story.end().await;
+}
+
+/// SB-5: more workers asked for at once than fit into the zygote's socket; each is answered for.
+#[tokio::test]
+async fn a_burst_of_calls_waits_for_room() {
+    let story = Story::with(|config| config.max_workers = 150);
+    let gate = "import time, os\ndef f(path):\n    while not os.path.exists(path):\n        time.sleep(0.01)\n";
+    let opened = story.path().join("open");
+    let args = j!([opened]).to_string();
+    let calls: Vec<_> = (0..150)
+        .map(|_| {
+            story
+                .backend
+                .submit(at(Level::Limits, Story::call(gate, &args)))
+        })
+        .collect();
+    std::fs::write(&opened, "").expect("the gate opens");
+    for call in calls {
+        assert_eq!(
+            call.expect("accepted").await.expect("an outcome").verdict,
+            Verdict::Ok
+        );
+    }
+    story.end().await;
+}
+
 /// A worker is made for one call: what the last one did to its world is not there for the next.
 #[tokio::test]
 async fn no_strict_call_finds_what_another_left() {

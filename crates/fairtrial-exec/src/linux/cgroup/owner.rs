@@ -114,23 +114,6 @@ pub fn sweep_dead_owners(access: &Access) -> io::Result<usize> {
     failed.map_or(Ok(removed), |errno| Err(errno.into()))
 }
 
-/// Kills and removes one engine's cgroups: for whoever outlives the process that made them (SB-11).
-pub fn remove_engine(access: &Access, name: &EngineName) -> io::Result<()> {
-    let parents = access
-        .hierarchies()
-        .iter()
-        .map(|hierarchy| hierarchy.base.try_clone());
-    let groups = parents
-        .map(|parent| {
-            Ok(Group {
-                parent: parent?,
-                name: name.to_string(),
-            })
-        })
-        .collect::<io::Result<Vec<_>>>()?;
-    Ok(end_groups(&groups, now_ns() + PATIENCE_NS)?)
-}
-
 /// An engine's cgroup in one hierarchy.
 #[derive(Debug)]
 pub(super) struct Group {

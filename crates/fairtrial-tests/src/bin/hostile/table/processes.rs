@@ -26,10 +26,6 @@ pub(super) fn rows() -> Vec<Trial> {
         python("H3", "daemon", source!("h03_daemon.py"), "")
             .everywhere(ok())
             .check(Check::Leaked(1))
-            .known(
-                |level, _| level != Level::None,
-                "who dies with a control group or a namespace is not always counted as leaked",
-            )
             .fast(),
         python(
             "H4",
