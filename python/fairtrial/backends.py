@@ -49,6 +49,8 @@ class Event:
     pid: int | None = None
     reason: str | None = None
     zygote_threads: int | None = None
+    level: str | None = None
+    mechanism: str | None = None
 
 
 @runtime_checkable
@@ -182,6 +184,22 @@ class LocalBackend:
             raise
         return take_outcome(future._pending, closed=True)
 
+    def sandbox_report(self, level: str = "limits") -> dict[str, Any]:
+        """What isolation a level has on this machine: each mechanism, and what came of trying what the level forbids.
+
+        Runs a self-test of about a second, unless one was kept in the user's cache directory since the machine was
+        started. Equal machines give an equal `digest`.
+
+        >>> import fairtrial as ft
+        >>> with ft.LocalBackend() as backend:
+        ...     report = backend.sandbox_report("none")
+        >>> report["requested"], report["mechanisms"]["clean_env"]["state"]
+        ('none', 'enforced')
+        """
+        if not isinstance(level, str):
+            raise TypeError(f"level must be a str, not {type(level).__name__}")
+        return self._running_engine().sandbox_report(level)
+
     def shutdown(self, wait: bool = True, *, cancel_queued: bool = False, kill_after: float | None = None) -> None:
         """Takes no more calls. What still runs `kill_after` seconds from now is killed."""
         kill_after = check_kill_after(kill_after)
@@ -235,6 +253,10 @@ class LocalBackend:
     def on_worker_exit(self, hook: Callable[[Event], Any]) -> Unsubscribe:
         """Has `hook(event)` called for each process that is gone."""
         return self._on("worker_exit", hook)
+
+    def on_degraded(self, hook: Callable[[Event], Any]) -> Unsubscribe:
+        """Has `hook(event)` called once for each `mechanism` that calls do without, as their `on_missing` allows."""
+        return self._on("degraded", hook)
 
     def on_shutdown(self, hook: Callable[[Event], Any]) -> Unsubscribe:
         """Has `hook(event)` called when the backend has ended."""

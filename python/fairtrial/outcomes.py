@@ -32,7 +32,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Exit:
-    """How a process ended: by an exit code or by a signal.
+    """How a process ended: by an exit code or by a signal; `killed_by` is `outside` if the engine did not send it.
 
     >>> import fairtrial as ft
     >>> ft.run(ft.Call(argv=["false"])).exit.code
@@ -41,6 +41,7 @@ class Exit:
 
     code: int | None
     signal: int | None
+    killed_by: str | None = None
 
     def __str__(self) -> str:
         if self.signal is None:

@@ -8,7 +8,8 @@ use std::io::{self, Write};
 
 use fairtrial_exec::value::{self, WriteJsonError};
 use fairtrial_exec::{
-    Captured, EncodedValue, ErrorReport, Exit, InForce, Metrics, Outcome, ResultFormat,
+    Captured, Counters, EncodedValue, ErrorReport, Exit, InForce, KilledBy, Mechanism, Metrics,
+    Outcome, ResultFormat,
 };
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value as Json, json};
@@ -27,6 +28,7 @@ pub(crate) fn write_outcome(
         value,
         error,
         exit,
+        killed_by,
         stdout,
         stderr,
         metrics,
@@ -40,7 +42,11 @@ pub(crate) fn write_outcome(
         None => out.write_all(b"null")?,
     }
     write_field(out, ",\"error\":", &error.as_ref().map(ErrorJson))?;
-    write_field(out, ",\"exit\":", &exit.map(ExitJson))?;
+    write_field(
+        out,
+        ",\"exit\":",
+        &exit.map(|exit| ExitJson(exit, *killed_by)),
+    )?;
     write_field(out, ",\"stdout\":", &*text(stdout))?;
     write_field(out, ",\"stderr\":", &*text(stderr))?;
     write!(
@@ -115,7 +121,7 @@ impl Serialize for ErrorJson<'_> {
     }
 }
 
-struct ExitJson(Exit);
+struct ExitJson(Exit, Option<KilledBy>);
 
 impl Serialize for ExitJson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -123,9 +129,12 @@ impl Serialize for ExitJson {
             Exit::Code(code) => (Some(code), None),
             Exit::Signal(signal) => (None, Some(signal)),
         };
-        let mut map = serializer.serialize_map(Some(2))?;
+        let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("code", &code)?;
         map.serialize_entry("signal", &signal)?;
+        if let Some(killed_by) = self.1 {
+            map.serialize_entry("killed_by", killed_by.name())?;
+        }
         map.end()
     }
 }
@@ -162,12 +171,13 @@ struct InForceJson<'a>(&'a InForce);
 
 impl Serialize for InForceJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(5))?;
+        let mut map = serializer.serialize_map(Some(6))?;
         map.serialize_entry("requested", &self.0.requested.to_string())?;
         map.serialize_entry("effective", &self.0.effective.to_string())?;
         map.serialize_entry("mode", self.0.mode)?;
         map.serialize_entry("digest", &self.0.digest())?;
         map.serialize_entry("mechanisms", &MechanismsJson(self.0))?;
+        map.serialize_entry("counters", &CountersJson(self.0.counters))?;
         map.end()
     }
 }
@@ -180,18 +190,58 @@ impl Serialize for MechanismsJson<'_> {
         struct State<'a> {
             state: &'a str,
             via: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            errno: Option<&'a str>,
+            #[serde(skip_serializing_if = "str::is_empty")]
+            hint: &'a str,
         }
-        serializer.collect_map(self.0.mechanisms.iter().map(|mechanism| {
-            let (state, via) = (mechanism.state.name(), mechanism.via);
-            (mechanism.name, State { state, via })
+        serializer.collect_map(self.0.weak().map(|mechanism| {
+            let Mechanism {
+                name,
+                state,
+                via,
+                errno,
+                hint,
+            } = mechanism;
+            let state = State {
+                state: state.name(),
+                via,
+                errno: *errno,
+                hint,
+            };
+            (name, state)
         }))
+    }
+}
+
+struct CountersJson(Counters);
+
+impl Serialize for CountersJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
+        let Counters {
+            voluntary_switches,
+            involuntary_switches,
+            minor_faults,
+            major_faults,
+            throttled_ns,
+            memory_stall_ns,
+        } = self.0;
+        let mut map = serializer.serialize_map(Some(6))?;
+        map.serialize_entry("voluntary_switches", &voluntary_switches)?;
+        map.serialize_entry("involuntary_switches", &involuntary_switches)?;
+        map.serialize_entry("minor_faults", &minor_faults)?;
+        map.serialize_entry("major_faults", &major_faults)?;
+        map.serialize_entry("throttled_s", &seconds(throttled_ns))?;
+        map.serialize_entry("memory_stall_s", &seconds(memory_stall_ns))?;
+        map.end()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairtrial_exec::{Body, Level, MeasuredBy, Mechanism, PeakSource, State, Verdict};
+    use fairtrial_exec::{Body, MeasuredBy, PeakSource, State, Verdict};
 
     fn full() -> Outcome {
         Outcome {
@@ -207,6 +257,7 @@ mod tests {
                 exception: None,
             }),
             exit: Some(Exit::Signal(9)),
+            killed_by: Some(KilledBy::Outside),
             stdout: Captured {
                 head: b"h\xff".to_vec(),
                 tail: b"t".to_vec(),
@@ -233,23 +284,23 @@ mod tests {
                 measured_by: Some(MeasuredBy::Engine),
             },
             in_force: InForce {
-                requested: Level::None,
-                effective: Level::None,
                 mode: "fresh",
                 mechanisms: vec![
+                    Mechanism::new("tree_kill", State::Enforced, "pidfd"),
+                    Mechanism::new("memory", State::Unavailable, "level `none`"),
                     Mechanism {
-                        name: "tree_kill",
-                        state: State::Enforced,
-                        via: "pidfd",
-                        hint: "",
-                    },
-                    Mechanism {
-                        name: "memory",
-                        state: State::Unavailable,
-                        via: "level `none`",
-                        hint: "",
+                        errno: Some("EPERM"),
+                        hint: "a \"switch\"",
+                        ..Mechanism::new("userns", State::Unavailable, "refused")
                     },
                 ],
+                counters: Counters {
+                    voluntary_switches: Some(3),
+                    major_faults: Some(0),
+                    throttled_ns: Some(1_500_000),
+                    ..Counters::default()
+                },
+                ..InForce::default()
             },
         }
     }
@@ -267,6 +318,7 @@ mod tests {
         let wanted = outcome.to_json(&json!("a")).unwrap();
         assert_eq!(written(&outcome, &json!("a")), format!("{wanted}\n"));
         (outcome.value, outcome.error, outcome.exit) = (None, None, Some(Exit::Code(3)));
+        outcome.killed_by = None;
         outcome.metrics = Metrics::default();
         let wanted = outcome.to_json(&json!(-1)).unwrap();
         assert_eq!(written(&outcome, &json!(-1)), format!("{wanted}\n"));

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use fairtrial_exec::{Call, Captured, ErrorReport, Exit, Outcome, Size, Verdict, Work};
+use fairtrial_exec::{Call, Captured, ErrorReport, Exit, KilledBy, Outcome, Size, Verdict, Work};
 
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
@@ -103,6 +103,9 @@ fn headline(call: &Call, outcome: &Outcome) -> String {
             "wrote more output than",
             call.limits.output_bytes.map(size),
         ),
+        Verdict::DiskLimit if error.is_some_and(|error| error.kind == "ScratchFull") => {
+            with_message(format!("`{name}` wrote too much"), error)
+        }
         Verdict::DiskLimit => past(
             name,
             "wrote a larger file or value than",
@@ -114,7 +117,13 @@ fn headline(call: &Call, outcome: &Outcome) -> String {
             call.limits.processes.map(|count| count.to_string()),
         ),
         Verdict::Signal | Verdict::Exit => match outcome.exit {
-            Some(Exit::Signal(signal)) => format!("`{name}` was ended by {}", signal_name(signal)),
+            Some(Exit::Signal(signal)) => {
+                let outside = match outcome.killed_by {
+                    Some(KilledBy::Outside) => ", which the engine did not send",
+                    None => "",
+                };
+                format!("`{name}` was ended by {}{outside}", signal_name(signal))
+            }
             Some(Exit::Code(code)) => format!("`{name}` exited with code {code}"),
             None => with_message(format!("`{name}` ended"), error),
         },
@@ -226,7 +235,7 @@ fn signal_name(signal: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairtrial_exec::{EngineError, InForce, Level, Metrics};
+    use fairtrial_exec::{EngineError, InForce, Metrics};
 
     fn outcome(verdict: Verdict) -> Outcome {
         Outcome {
@@ -234,14 +243,13 @@ mod tests {
             value: None,
             error: None,
             exit: None,
+            killed_by: None,
             stdout: Captured::default(),
             stderr: Captured::default(),
             metrics: Metrics::default(),
             in_force: InForce {
-                requested: Level::None,
-                effective: Level::None,
                 mode: "fresh",
-                mechanisms: Vec::new(),
+                ..InForce::default()
             },
         }
     }
@@ -300,6 +308,13 @@ mod tests {
         assert_eq!(
             headline_of(Verdict::SetupFailed, None, "", "no such interpreter"),
             "setup_failed: `solve` could not be started: no such interpreter\n"
+        );
+        let mut killed = outcome(Verdict::Signal);
+        killed.exit = Some(Exit::Signal(9));
+        killed.killed_by = Some(KilledBy::Outside);
+        assert_eq!(
+            report(&call(), &killed),
+            "signal: `solve` was ended by signal 9 (SIGKILL), which the engine did not send\n"
         );
         assert_eq!(report(&call(), &outcome(Verdict::Ok)), "");
     }

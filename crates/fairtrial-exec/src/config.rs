@@ -1,12 +1,13 @@
 //! How a local backend is set up: explicit values win over variables, variables over defaults.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::EngineError;
+use crate::sandbox::Facility;
 
 /// How a [`LocalBackend`](crate::LocalBackend) is set up.
 #[derive(Clone, Debug)]
@@ -43,6 +44,9 @@ pub struct LocalConfig {
     /// The shim compiled for the interpreter of this name, which then need not compile it: a list of code objects,
     /// marshalled.
     pub shim_code: Option<(String, Arc<[u8]>)>,
+    /// What the engine does without although it may be there: for tests of machines that lack it.
+    #[doc(hidden)]
+    pub without: BTreeSet<Facility>,
 }
 
 /// When a `reuse` worker is replaced, decided between calls.
@@ -126,6 +130,7 @@ impl LocalConfig {
             fork_ahead: true,
             max_zygotes: 8,
             shim_code: None,
+            without: BTreeSet::new(),
             host_env,
         })
     }

@@ -5,6 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -21,6 +22,7 @@ use crate::launcher::Launcher;
 use crate::listener::{Listener, Streams};
 use crate::outcome::{Exit, Outcome};
 use crate::protocol::launcher::Step;
+use crate::sandbox::Means;
 use crate::scratch::{ScratchDir, ScratchRoot};
 use crate::spill::{SpillDir, SpillPolicy};
 
@@ -53,6 +55,7 @@ pub(crate) struct WorkerNumber(pub(crate) u64);
 pub(crate) struct Context {
     pub(crate) config: LocalConfig,
     pub(crate) environment: Environment,
+    pub(crate) means: Arc<Means>,
     pub(crate) clock: Clock,
     pub(crate) spill: SpillDir,
     pub(crate) scratch: ScratchRoot,

@@ -1,5 +1,6 @@
 //! The one event stream. Owns what can be told; who listens is `observers.rs`'s business.
 
+use crate::sandbox::Level;
 use crate::verdict::Verdict;
 
 /// Number of a submitted call, unique in its backend.
@@ -49,6 +50,15 @@ pub enum Event {
         /// Messages it sent that belong to no dispatch it had then: late or forged, dropped (EX-26).
         stale_frames: u64,
     },
+    /// A call runs without a mechanism that its level has, as it allowed; one for each mechanism.
+    Degraded {
+        /// The level asked for.
+        requested: Level,
+        /// What is missing, by its name in the contract.
+        mechanism: &'static str,
+        /// Why, in words.
+        reason: String,
+    },
     /// The backend is shut down; exactly one, and the last.
     Shutdown,
 }
@@ -63,6 +73,7 @@ impl Event {
             Self::Complete { .. } => "complete",
             Self::WorkerStart { .. } => "worker_start",
             Self::WorkerExit { .. } => "worker_exit",
+            Self::Degraded { .. } => "degraded",
             Self::Shutdown => "shutdown",
         }
     }

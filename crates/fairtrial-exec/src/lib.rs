@@ -79,10 +79,10 @@ pub use {
     listener::{Listener, Stream, Streams, Tap, TapReader},
     local::{CallHandle, Execution, LocalBackend},
     metrics::{MeasuredBy, Metrics, PeakSource},
-    outcome::{EncodedValue, ErrorReport, Exit, Outcome},
+    outcome::{EncodedValue, ErrorReport, Exit, KilledBy, Outcome},
     sandbox::{
-        Attempts, DEFAULT_LEVEL, InForce, Level, Mechanism, Network, OnMissing, SANDBOX_KEYS,
-        SANDBOX_VARIABLE, Sandbox, State, self_test,
+        Attempts, Counters, DEFAULT_LEVEL, Facility, InForce, Level, Mechanism, Network, OnMissing,
+        Proof, SANDBOX_KEYS, SANDBOX_VARIABLE, Sandbox, SandboxReport, State,
     },
     scratch::{ScratchDir, ScratchRoot, sweep_dead_roots},
     spill::{

@@ -6,6 +6,7 @@ pub(crate) mod claims;
 pub(crate) mod clone;
 pub mod confine;
 pub mod cpu_clock;
+pub mod errno;
 #[cfg(feature = "engine")]
 pub mod file_io;
 pub mod landlock;

@@ -1,5 +1,6 @@
 //! The backend on this machine: a handle on the engine's thread, which it starts on first use.
 
+mod admit;
 mod interpreters;
 mod member;
 mod news;
@@ -15,7 +16,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Poll, ready};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -29,9 +29,8 @@ use crate::linux::machine_memory::MachineMemory;
 use crate::linux::monotonic::now_ns;
 use crate::listener::{Listener, Streams};
 use crate::observers::Observers;
-use crate::sandbox::{InForce, Level, Sandbox, in_force};
+use crate::sandbox::{Level, Means};
 use crate::spill::{ArgumentFile, SpillDir, SpillPolicy};
-use crate::worker::Mode;
 use pool::{Command, Pool};
 
 /// Runs calls on this machine. Constructing it starts nothing; the first call does.
@@ -39,6 +38,7 @@ pub struct LocalBackend {
     config: LocalConfig,
     observers: Arc<Observers>,
     next_call: AtomicU64,
+    means: Arc<Means>,
     /// Read when a call first needs a default of it.
     memory: OnceLock<MachineMemory>,
     // A plain mutex: held to read or change one word, never across a wait.
@@ -63,6 +63,7 @@ impl LocalBackend {
     #[must_use]
     pub fn new(config: LocalConfig) -> Self {
         Self {
+            means: Arc::new(Means::without(&config.without)),
             config,
             observers: Arc::default(),
             next_call: AtomicU64::new(1),
@@ -71,16 +72,14 @@ impl LocalBackend {
         }
     }
 
-    /// What a level brings on this machine to a call that has a process of its own, by default limits.
-    #[must_use]
-    pub fn sandbox_report(level: Level) -> InForce {
-        let mut call = Call::command(["true"]);
-        call.sandbox = Sandbox::new(level);
-        if level != Level::None {
-            (call.limits.memory_bytes, call.limits.processes) = (Some(1), Some(1));
-            call.limits.cpu = Some(Duration::from_secs(1));
-        }
-        in_force(&call, Mode::Command)
+    /// How it was set up.
+    pub(crate) fn config(&self) -> &LocalConfig {
+        &self.config
+    }
+
+    /// What it confines calls by.
+    pub(crate) fn means(&self) -> &Means {
+        &self.means
     }
 
     /// Submits a call. The returned execution can be awaited, cancelled, or dropped, which cancels too.
@@ -156,8 +155,8 @@ impl LocalBackend {
         ArgumentFile::create(size, &policy)
     }
 
-    /// Gives a call the limits that its level has unless told otherwise.
-    fn fill_limits(&self, call: &mut Call) -> Result<(), EngineError> {
+    /// Gives a call the limits that its level has here unless told otherwise, as submitting it does.
+    pub fn fill_limits(&self, call: &mut Call) -> Result<(), EngineError> {
         let level = call.sandbox.level;
         if level == Level::None {
             return Ok(());
@@ -181,6 +180,7 @@ impl LocalBackend {
     ) -> Result<mpsc::UnboundedSender<Command>, EngineError> {
         let (commands, receiver) = mpsc::unbounded_channel();
         let (config, observers) = (self.config.clone(), self.observers.clone());
+        let means = self.means.clone();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -193,7 +193,7 @@ impl LocalBackend {
                 let local = tokio::task::LocalSet::new();
                 local.block_on(&runtime, async move {
                     // As a task, and not awaited here: to wake a task of the same thread takes no system call.
-                    let pool = Pool::new(config, observers, receiver);
+                    let pool = Pool::new(config, observers, means, receiver);
                     let ended = tokio::task::spawn_local(pool.run()).await;
                     if ended.is_err() {
                         log::error!("the engine panicked; its calls are given up");

@@ -22,6 +22,8 @@ pub struct Outcome {
     pub error: Option<ErrorReport>,
     /// How the process ended, where that decided anything.
     pub exit: Option<Exit>,
+    /// Who sent a SIGKILL that ended it, where that is not told by the verdict.
+    pub killed_by: Option<KilledBy>,
     /// Standard output, bounded.
     pub stdout: Captured,
     /// Standard error, bounded.
@@ -63,6 +65,23 @@ pub enum Exit {
     Signal(i32),
 }
 
+/// Who killed a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KilledBy {
+    /// Nobody of the engine's: another process of the host, or the candidate itself.
+    Outside,
+}
+
+impl KilledBy {
+    /// The name in the public contract.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Outside => "outside",
+        }
+    }
+}
+
 impl Outcome {
     /// The outcome as the contract's JSON object, with the caller's `id`. Fails if the worker's bytes are no value.
     pub fn to_json(&self, id: &Json) -> Result<Json, value::Malformed> {
@@ -101,7 +120,7 @@ impl Outcome {
             "verdict": self.verdict.name(),
             "value": null,
             "error": self.error.as_ref().map(ErrorReport::to_json),
-            "exit": self.exit.map(Exit::to_json),
+            "exit": self.exit.map(|exit| exit.to_json(self.killed_by)),
             "stdout": self.stdout.text(),
             "stderr": self.stderr.text(),
             "dropped": {"stdout": self.stdout.dropped, "stderr": self.stderr.dropped},
@@ -152,11 +171,15 @@ impl ErrorReport {
 }
 
 impl Exit {
-    fn to_json(self) -> Json {
-        match self {
+    fn to_json(self, killed_by: Option<KilledBy>) -> Json {
+        let mut object = match self {
             Self::Code(code) => json!({"code": code, "signal": null}),
             Self::Signal(signal) => json!({"code": null, "signal": signal}),
+        };
+        if let Some(killed_by) = killed_by {
+            object["killed_by"] = killed_by.name().into();
         }
+        object
     }
 }
 
@@ -187,7 +210,6 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::Level;
 
     fn outcome(value: Option<EncodedValue>) -> Outcome {
         Outcome {
@@ -195,14 +217,13 @@ mod tests {
             value,
             error: None,
             exit: Some(Exit::Code(0)),
+            killed_by: None,
             stdout: Captured::default(),
             stderr: Captured::default(),
             metrics: Metrics::default(),
             in_force: InForce {
-                requested: Level::None,
-                effective: Level::None,
                 mode: "fresh",
-                mechanisms: Vec::new(),
+                ..InForce::default()
             },
         }
     }

@@ -1,7 +1,11 @@
 //! What isolation a call asks for, and whether its level has it. Brings nothing about: the mechanisms are in `linux`.
 
 mod command_line;
+mod examine;
 mod means;
+mod mechanisms;
+mod needs;
+mod remembered;
 mod report;
 mod selftest;
 mod terms;
@@ -12,10 +16,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::call::InvalidCall;
-pub(crate) use means::Means;
-pub use report::{InForce, Mechanism, State};
-pub(crate) use report::{in_force, lacking};
-pub use selftest::{Attempts, self_test};
+pub use examine::SandboxReport;
+pub use means::Facility;
+pub(crate) use means::{Lack, Means, is_lasting};
+pub(crate) use mechanisms::{in_force, lacking, missing};
+pub use report::{Counters, InForce, Mechanism, State};
+pub use selftest::{Attempts, Proof};
 
 pub(crate) use terms::{Terms, groundwork, scratch_seen};
 
@@ -90,11 +96,12 @@ pub enum Level {
 }
 
 /// What becomes of a call when the machine lacks a mechanism of its level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnMissing {
     /// It does not run.
     Fail,
     /// It runs, and its outcome says what was missing.
+    #[default]
     Degrade,
 }
 

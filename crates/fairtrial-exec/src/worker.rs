@@ -20,7 +20,7 @@ use crate::protocol::launcher::{Cause, End};
 use crate::spill::Body;
 
 /// How a worker came about and what a reply means for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
     /// Forked for one call; a reply ends it.
     Fresh,
@@ -313,6 +313,7 @@ mod tests {
             system_ns: 0,
             max_rss_bytes: 0,
             sampled_rss_bytes: None,
+            counts: Default::default(),
             leaked: 0,
             survivors: 0,
             scratch_full: false,

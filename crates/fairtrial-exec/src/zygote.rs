@@ -17,7 +17,7 @@ use crate::marshal::Dict;
 use crate::outcome::ErrorReport;
 use crate::protocol::Kind;
 use crate::protocol::launcher::{Cause, FromLauncher, Program, Step, TaskId, ToLauncher};
-use crate::sandbox::{Level, groundwork};
+use crate::sandbox::{Level, Means, groundwork};
 use crate::value::{Value, decode_small};
 use crate::worker::drive::STACK_SIGNAL;
 use crate::worker::judge::exit_of;
@@ -55,13 +55,15 @@ pub(crate) struct Key {
     pub(crate) startup_env: Changes,
     /// What a worker gets of its host, once.
     pub(crate) host: Option<Arc<HostTerms>>,
-    /// At which its workers run their calls.
-    pub(crate) level: Level,
+    /// Whether its workers are confined.
+    pub(crate) confined: bool,
+    /// Whether they have namespaces of their own.
+    pub(crate) nest: bool,
 }
 
 impl Key {
     /// Whether it is a call's key, if that is quickly seen: most calls are like the one before.
-    pub(crate) fn is_plainly_of(&self, call: &Call) -> bool {
+    pub(crate) fn is_plainly_of(&self, call: &Call, means: &Means) -> bool {
         let plain_env = match &call.work {
             Work::Pickled(_) => self.startup_env.is_empty(),
             _ => self.startup_env == Self::source_env(),
@@ -70,7 +72,8 @@ impl Key {
             && call.env.is_empty()
             && call.python().is_some_and(|terms| {
                 self.host == terms.host
-                    && self.level == call.sandbox.level
+                    && self.confined == (call.sandbox.level > Level::None)
+                    && self.nest == nests(call, means)
                     && self.python == terms.python
                     && self.preload == terms.preload
             })
@@ -82,7 +85,7 @@ impl Key {
     }
 
     /// The key of a Python call.
-    pub(crate) fn of(call: &Call) -> Option<Self> {
+    pub(crate) fn of(call: &Call, means: &Means) -> Option<Self> {
         let terms = call.python()?;
         let mut startup_env = match call.work {
             Work::Source(_) => Self::source_env(),
@@ -95,9 +98,15 @@ impl Key {
             preload: terms.preload.clone(),
             startup_env,
             host: terms.host.clone(),
-            level: call.sandbox.level,
+            confined: call.sandbox.level > Level::None,
+            nest: nests(call, means),
         })
     }
+}
+
+/// Whether its worker has namespaces of its own.
+fn nests(call: &Call, means: &Means) -> bool {
+    call.sandbox.level == Level::Strict && means.no_namespaces().is_none()
 }
 
 /// A zygote and all the engine holds of it.
@@ -201,8 +210,8 @@ fn program(site: &Site, key: &Key) -> Program {
         cwd: b"/".to_vec(),
         rlimits: Vec::new(),
         zygote: true,
-        confine: (key.level > Level::None).then(|| Box::new(groundwork())),
-        nest: key.level == Level::Strict,
+        confine: key.confined.then(|| Box::new(groundwork())),
+        nest: key.nest,
         self_test: None,
     }
 }

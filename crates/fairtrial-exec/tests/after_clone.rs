@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use fairtrial_exec::linux::confine::{self, Birth, Means};
 use fairtrial_exec::linux::landlock::abi;
 use fairtrial_exec::linux::plan::Plan;
+use fairtrial_exec::linux::seccomp::Internet;
 use fairtrial_exec::linux::selftest::SelfTest;
 use fairtrial_exec::linux::spawn::{read_report, spawn};
-use fairtrial_exec::protocol::launcher::{Confine, Network, Program, World};
+use fairtrial_exec::protocol::launcher::{Confine, Program};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 /// The only process that may allocate, once there is one.
@@ -72,14 +73,6 @@ fn run(program: &Program, plan: Plan) -> (bool, i32) {
 }
 
 fn all_that_confines() -> Plan {
-    let world = World {
-        binds: Vec::new(),
-        devices: Vec::new(),
-        scratch: b"/tmp".to_vec(),
-        scratch_bytes: 1,
-        scratch_inodes: 1,
-        network: Network::None,
-    };
     let confine = Confine {
         user_tasks: None,
         leaf: None,
@@ -89,7 +82,8 @@ fn all_that_confines() -> Plan {
             .is_ok()
             .then(|| vec![b"/tmp".to_vec(), b"/dev/null".to_vec()]),
         cpus: Vec::new(),
-        world: Some(world), // the filter; the namespaces themselves are an init's work
+        world: None, // the namespaces themselves are an init's work
+        filter: Some(Internet::Namespaced),
     };
     confine::plan(&confine, Means::default(), Birth::Executed).expect("nothing of it can fail")
 }

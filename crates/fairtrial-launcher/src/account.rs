@@ -67,6 +67,7 @@ impl Launcher {
             dead.end.user_ns += reaped.user_ns;
             dead.end.system_ns += reaped.system_ns;
             dead.end.max_rss_bytes = dead.end.max_rss_bytes.max(reaped.max_rss_bytes);
+            dead.end.counts.add(&reaped.counts);
         }
     }
 
@@ -98,7 +99,7 @@ impl Launcher {
             .tasks
             .values_mut()
             .filter_map(|task| task.dead.as_mut());
-        if let Some(dead) = dying.next().filter(|dead| dead.end.leaf.is_none()) {
+        if let Some(dead) = dying.find(|dead| dead.counts_strays) {
             dead.end.leaked += killed;
         }
         let now = now_ns();

@@ -8,7 +8,8 @@ use fairtrial_exec::linux::cgroup::{Access, EngineName, Leaf, LeafLimits, Leaves
 use fairtrial_exec::linux::confine::{self, Birth, Means};
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::plan::Plan;
-use fairtrial_exec::linux::proc_tree;
+use fairtrial_exec::linux::proc_status::Stat;
+use fairtrial_exec::linux::proc_tree::descendants;
 use fairtrial_exec::linux::user_namespace::UserNamespace;
 use fairtrial_exec::linux::world::{self, Init, Lifeline};
 use fairtrial_exec::protocol::launcher::{
@@ -54,6 +55,8 @@ impl Cell {
             refused: counters.refused.unwrap_or(0),
             peak_bytes: counters.peak.map(|peak| peak.bytes),
             cpu_ns: counters.cpu_ns,
+            throttled_ns: counters.throttled_ns,
+            memory_stall_ns: counters.memory_stall_ns,
         })
     }
 
@@ -73,6 +76,13 @@ impl Cell {
         }
     }
 
+    /// Without a cgroup: who is below a leader that still lives.
+    pub(crate) fn count_below(&mut self, leader: i32) {
+        if self.leaf.is_none() && self.leaked.is_none() {
+            self.leaked = alive_below(leader);
+        }
+    }
+
     /// Looks who is left besides the leader, and whether the quota is used up, while there is still somebody to look at.
     pub(crate) fn look(&mut self, leader: i32) {
         if self.leaked.is_none() {
@@ -81,12 +91,8 @@ impl Cell {
                     let others = leaf.processes().into_iter().filter(|pid| *pid != leader);
                     Some(others.count() as u64)
                 }
-                // Orphans are the init's.
-                (None, Some(init)) => {
-                    let roots = [leader, init.pid].map(i32::cast_unsigned).into_iter();
-                    let trees = roots.filter_map(|root| proc_tree::descendants(root).ok());
-                    Some(trees.map(|tree| tree.len() as u64).sum())
-                }
+                // Orphans in its namespace are the init's, once their own parent is gone.
+                (None, Some(init)) => alive_below(init.pid),
                 (None, None) => None,
             };
         }
@@ -98,6 +104,14 @@ impl Cell {
                 .is_ok_and(|quota| quota.f_bfree == 0 || quota.f_ffree == 0);
         }
     }
+}
+
+/// Processes below one that have not ended. Unknown if all that were seen were just ending: they may be followed by others.
+fn alive_below(pid: i32) -> Option<u64> {
+    let below = descendants(pid.cast_unsigned()).ok()?;
+    let alive = |pid: &&u32| Stat::read(**pid).is_ok_and(|stat| !stat.is_exiting());
+    let count = below.iter().filter(alive).count() as u64;
+    (count > 0 || below.is_empty()).then_some(count)
 }
 
 /// A step that could not be prepared, and why.

@@ -52,6 +52,8 @@ pub(crate) struct Request {
 /// A leader that is gone while its tree may not be.
 pub(crate) struct Dead {
     pub(crate) end: End,
+    /// Nobody looked what was left before it ended: what is found now may be its own.
+    pub(crate) counts_strays: bool,
     pub(crate) give_up_ns: u64,
 }
 
@@ -69,6 +71,9 @@ impl Task {
     }
 
     pub(crate) fn kill(&mut self) {
+        if self.dead.is_none() {
+            self.cell.count_below(self.pid); // with its end they become strays, and may be anybody's
+        }
         self.cell.kill(self.pid);
         match &self.pidfd {
             Some(pidfd) => {
@@ -114,6 +119,7 @@ impl Task {
                 .watched
                 .as_ref()
                 .and_then(|watched| watched.peak_rss_bytes),
+            counts: reaped.counts,
             leaked: self.cell.leaked.unwrap_or(0),
             survivors: 0,
             scratch_full: self.cell.scratch_full,
@@ -122,6 +128,7 @@ impl Task {
         self.pidfd = None;
         self.dead = Some(Dead {
             end,
+            counts_strays: self.cell.leaked.is_none(),
             give_up_ns: now + SURVIVOR_NS,
         });
     }

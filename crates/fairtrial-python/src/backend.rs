@@ -10,13 +10,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use fairtrial_exec::{
-    Arguments, Backend as _, Event, LocalBackend, LocalConfig, Recycle, Shutdown, Streams,
+    Arguments, Backend as _, Event, Level, LocalBackend, LocalConfig, Recycle, Shutdown, Streams,
 };
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::EngineError;
+use crate::outcome::to_python;
 use crate::pending::{Pending, Slot, Teller};
 use crate::process;
 use crate::tap::Tap;
@@ -199,6 +200,29 @@ impl Backend {
         Ok(())
     }
 
+    /// The whole report on a level, as the contract's object; runs a self-test unless one was kept.
+    fn sandbox_report<'py>(&self, py: Python<'py>, level: &str) -> PyResult<Bound<'py, PyAny>> {
+        let level: Level = level
+            .parse()
+            .map_err(|error: fairtrial_exec::InvalidCall| PyValueError::new_err(error.problem))?;
+        let found = Arc::new((Mutex::new(None), Condvar::new()));
+        let (backend, finding) = (Arc::clone(&self.backend), found.clone());
+        let find = move || {
+            let report = block_on(backend.sandbox_report(level));
+            *finding.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+            finding.1.notify_all();
+        };
+        // On a thread of its own, so that Ctrl-C is answered here.
+        let thread = std::thread::Builder::new().name("fairtrial-report".into());
+        thread
+            .spawn(find)
+            .map_err(|error| EngineError::new_err(format!("cannot start a thread: {error}")))?;
+        process::wait(py, (&found.0, &found.1), None, |report| report.is_some())?;
+        let mut report = found.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = report.take().expect("just waited for");
+        to_python(py, &report.map_err(engine_error)?.to_json())
+    }
+
     /// Whether it was shut down and nothing of it is left.
     fn is_finished(&self) -> bool {
         self.backend.is_finished()
@@ -302,6 +326,15 @@ fn fields<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyDict>> {
         } => {
             fields.set_item("worker_id", worker_id)?;
             fields.set_item("reason", reason.name())?;
+        }
+        Event::Degraded {
+            requested,
+            mechanism,
+            reason,
+        } => {
+            fields.set_item("level", requested.to_string())?;
+            fields.set_item("mechanism", mechanism)?;
+            fields.set_item("reason", reason)?;
         }
         Event::Shutdown => {}
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use fairtrial_exec::{Body, EncodedValue, Exit};
+use fairtrial_exec::{Body, EncodedValue, Exit, KilledBy};
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -54,12 +54,13 @@ impl Outcome {
         Some((&error.kind, &error.message, &error.traceback, exception))
     }
 
-    /// `(code, signal)`, one of them None; or None.
+    /// `(code, signal, who killed it)`, one of the first two None, mostly also the last; or None.
     #[getter]
-    fn exit(&self) -> Option<(Option<i32>, Option<i32>)> {
+    fn exit(&self) -> Option<(Option<i32>, Option<i32>, Option<&'static str>)> {
+        let killed_by = self.outcome.killed_by.map(KilledBy::name);
         Some(match self.outcome.exit? {
-            Exit::Code(code) => (Some(code), None),
-            Exit::Signal(signal) => (None, Some(signal)),
+            Exit::Code(code) => (Some(code), None, killed_by),
+            Exit::Signal(signal) => (None, Some(signal), killed_by),
         })
     }
 
@@ -108,7 +109,7 @@ impl Outcome {
 }
 
 /// JSON as Python's own objects.
-fn to_python<'py>(py: Python<'py>, json: &Json) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn to_python<'py>(py: Python<'py>, json: &Json) -> PyResult<Bound<'py, PyAny>> {
     Ok(match json {
         Json::Null => py.None().into_bound(py),
         Json::Bool(value) => value.into_pyobject(py)?.to_owned().into_any(),

@@ -66,6 +66,7 @@ impl Shell {
         let cli = Cli::new(args)
             .current_dir(self.path())
             .env("FAIRTRIAL_SPILL_DIR", self.path().join("spill"))
+            .env("XDG_CACHE_HOME", self.path().join("cache"))
             // Variables of the locale reach every process below the engine.
             .env("LC_FAIRTRIAL_TEST", self.path());
         let others = ["MAX_WORKERS", "IDLE_TIMEOUT_S", "NODE_ID"];

@@ -37,6 +37,8 @@ impl Story {
         let mut config = LocalConfig::from_env().expect("the test's environment is sound");
         config.max_workers = 2;
         config.spill_dir = dir.path().join("spill");
+        let cache = dir.path().join("cache").into_os_string();
+        config.host_env.insert("XDG_CACHE_HOME".into(), cache);
         change(&mut config);
         let backend = LocalBackend::new(config);
         let events = Arc::new(Mutex::new(Vec::new()));

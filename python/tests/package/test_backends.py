@@ -2,6 +2,8 @@
 
 import dataclasses
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -340,3 +342,53 @@ def test_queue_timeout_is_counted_apart():
         assert (outcome.verdict, outcome.error.type) == ("cancelled", "QueueTimeout")
         assert time.monotonic() - began < WAIT_S
         running.cancel()
+
+
+def test_the_sandbox_report_says_what_holds_and_what_was_tried(tmp_path, monkeypatch):
+    """SB-42, SB-43"""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with ft.LocalBackend(max_workers=1) as backend:
+        report = backend.sandbox_report()
+        assert report["requested"] == "limits"
+        assert report["selftest"]["read_environ"] in ("denied", "allowed")
+        assert report["mechanisms"]["clean_env"] == {"state": "enforced", "via": "allow-list"}
+        assert report["digest"].startswith("sha256:")
+        assert (tmp_path / "fairtrial" / "selftest.json").exists()
+        assert backend.sandbox_report("limits") == report
+        assert backend.sandbox_report("none")["selftest"] == {}
+        with pytest.raises(ValueError, match="unknown level `jail`"):
+            backend.sandbox_report("jail")
+        with pytest.raises(TypeError, match="level must be a str"):
+            backend.sandbox_report(None)
+
+
+def test_a_kill_from_outside_and_counters_are_told():
+    """SB-31, SB-33"""
+    outcome = ft.run(ft.Call(argv=["sh", "-c", "kill -9 $$"]))
+    assert (outcome.verdict, outcome.exit.signal, outcome.exit.killed_by) == ("signal", 9, "outside")
+    outcome = ft.run(double())
+    assert outcome.in_force["counters"]["minor_faults"] > 0
+    assert all(entry["state"] != "enforced" for entry in outcome.in_force["mechanisms"].values())
+
+
+DEGRADED = """
+import fairtrial as ft
+told = []
+with ft.LocalBackend(max_workers=1) as backend:
+    backend.on_degraded(lambda event: told.append((event.level, event.mechanism, event.reason)))
+    for _ in range(2):
+        call = ft.Call(argv=["true"], sandbox={"level": "strict", "on_missing": "degrade"})
+        print(backend.execute(call).in_force["effective"])
+print([reason for level, mechanism, reason in told if (level, mechanism) == ("strict", "userns")])
+"""
+
+
+def test_a_hook_is_told_once_of_what_calls_do_without():
+    """SB-45"""
+    off = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
+    under = ["unshare", "--user", "--map-root-user", "sh", "-c", off, "sh"]
+    if subprocess.run([*under, "true"], capture_output=True).returncode != 0:
+        pytest.skip("user namespaces cannot be made here, so they cannot be switched off")
+    run = subprocess.run([*under, sys.executable, "-c", DEGRADED], capture_output=True, text=True, timeout=WAIT_S)
+    reason = "cannot be set up ENOSPC; user.max_user_namespaces=0"
+    assert run.stdout == f"limits\nlimits\n['{reason}']\n", run.stderr

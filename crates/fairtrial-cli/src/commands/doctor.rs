@@ -1,13 +1,16 @@
 //! `fairtrial doctor`: what isolation and measuring this machine can do, and whether the engine works on it at all.
 
+mod level;
+mod measuring;
+
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fairtrial_exec::linux::nameless;
 use fairtrial_exec::{
-    Attempts, Backend, Call, InForce, Level, LocalBackend, LocalConfig, Mechanism, Sandbox, Size,
-    SpillDir, Verdict, self_test, value,
+    Backend, Call, Level, LocalBackend, LocalConfig, Sandbox, Size, SpillDir, Verdict, value,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -17,6 +20,8 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal::Shown;
 use crate::{engine, show};
+use level::LevelFindings;
+use measuring::Measuring;
 
 /// Longest a self-test may take.
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,7 +37,9 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
             let mut levels = Vec::new();
             let tests = self_tests(&backend).await?;
             for level in [Level::None, Level::Limits, Level::Strict] {
-                levels.push(LevelFindings::find(&backend, level).await?);
+                let report = backend.examine(level).await;
+                let report = report.map_err(|error| error.to_string());
+                levels.push(LevelFindings { level, report });
             }
             Ok((tests, levels))
         };
@@ -67,57 +74,10 @@ struct Findings {
     node_id: String,
     tests: Vec<SelfTest>,
     levels: Vec<LevelFindings>,
+    measuring: Measuring,
     spill_dir: SpillDir,
     /// Free bytes, or why it cannot be used.
     spill: Result<u64, String>,
-}
-
-/// A level: what it brings here, and what was found by trying.
-struct LevelFindings {
-    level: Level,
-    in_force: InForce,
-    /// Whether each attempt was refused; or why nothing could be confined so.
-    attempts: Result<Attempts, String>,
-}
-
-impl LevelFindings {
-    async fn find(backend: &LocalBackend, level: Level) -> Result<Self, Failure> {
-        let attempts = match level {
-            Level::None => Ok(Attempts::new()), // it forbids nothing that could be tried
-            _ => self_test(backend, level)
-                .await
-                .unwrap_or_else(|error| Err(error.to_string())),
-        };
-        Ok(Self {
-            level,
-            in_force: LocalBackend::sandbox_report(level),
-            attempts,
-        })
-    }
-
-    /// What should have been refused and was not.
-    fn failed(&self) -> Vec<&str> {
-        let open: &[&str] = match self.level {
-            Level::Strict => &[],
-            _ => &["connect", "read_canary", "unshare"], // open at this level (SB-18)
-        };
-        let attempts = self.attempts.iter().flatten();
-        let allowed = attempts.filter(|(what, denied)| !denied && !open.contains(&what.as_str()));
-        allowed.map(|(what, _)| what.as_str()).collect()
-    }
-
-    fn state(&self) -> String {
-        match &self.attempts {
-            Err(problem) => format!("unavailable: {problem}"),
-            Ok(_) if !self.failed().is_empty() => {
-                format!("FAILED its self-test: {} allowed", self.failed().join(", "))
-            }
-            Ok(_) if self.in_force.effective < self.level => {
-                format!("partly available: as good as `{}`", self.in_force.effective)
-            }
-            Ok(_) => "available".to_owned(),
-        }
-    }
 }
 
 /// One kind of call, tried twice: cold, then warm.
@@ -182,6 +142,7 @@ impl Findings {
             node_id: config.node_id.clone(),
             tests: Vec::new(),
             levels: Vec::new(),
+            measuring: Measuring::of(Path::new("/")),
             spill: spill_state(&spill_dir),
             spill_dir,
         }
@@ -200,6 +161,15 @@ impl Findings {
             level => (level, found.state()),
         });
         levels.collect()
+    }
+
+    /// Which way to control groups there is.
+    fn cgroups(&self) -> Option<&'static str> {
+        let reports = self
+            .levels
+            .iter()
+            .filter_map(|found| found.report.as_ref().ok());
+        reports.map(|report| report.cgroups).next()
     }
 
     fn text(&self) -> String {
@@ -224,6 +194,10 @@ impl Findings {
         for found in &self.levels {
             text += &found.text();
         }
+        if let Some(ways) = self.cgroups() {
+            text += &format!("\ncontrol groups: {ways}\n");
+        }
+        text += &self.measuring.text();
         text += "\nself-test\n";
         for test in &self.tests {
             text += &format!("  {:<8} {}\n", test.name, test.text());
@@ -263,6 +237,8 @@ impl Findings {
             "levels": levels,
             "mechanisms": mechanisms,
             "reports": reports,
+            "cgroups": self.cgroups(),
+            "measuring": self.measuring.json(),
             "uid": rustix::process::geteuid().as_raw(),
             "self_test": tests,
             "spill": {
@@ -271,54 +247,6 @@ impl Findings {
                 "error": self.spill.as_ref().err(),
             },
         })
-    }
-}
-
-impl LevelFindings {
-    fn text(&self) -> String {
-        let mut text = format!("\nmechanisms at level `{}`\n", self.level);
-        let mechanisms = &self.in_force.mechanisms;
-        let width = mechanisms.iter().map(|m| m.name.len()).max().unwrap_or(0);
-        for mechanism in mechanisms {
-            let Mechanism {
-                name,
-                state,
-                via,
-                hint,
-            } = mechanism;
-            let hint = match *hint {
-                "" => String::new(),
-                hint => format!("; {hint}"),
-            };
-            text += &format!("  {name:<width$}  {:<11}  {via}{hint}\n", state.name());
-        }
-        if let Ok(attempts) = &self.attempts
-            && !attempts.is_empty()
-        {
-            let words = attempts.iter().map(|(what, denied)| {
-                let word = if *denied { "denied" } else { "allowed" };
-                format!("{what} {word}")
-            });
-            let words: Vec<_> = words.collect();
-            text += &format!("  tried: {}\n", words.join(", "));
-        }
-        text
-    }
-
-    fn json(&self) -> Json {
-        let mut report = self.in_force.to_json();
-        let attempts: Map<_, _> = self
-            .attempts
-            .iter()
-            .flatten()
-            .map(|(what, denied)| {
-                let word = if *denied { "denied" } else { "allowed" };
-                (what.clone(), json!(word))
-            })
-            .collect();
-        report["selftest"] = Json::Object(attempts);
-        report["error"] = json!(self.attempts.as_ref().err());
-        report
     }
 }
 

@@ -20,7 +20,7 @@ use streams::{MidLine, Passage};
 
 /// Runs the call that `args` describe.
 pub(crate) fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
-    let call = call::from_args(args, &current_dir()?)?;
+    let mut call = call::from_args(args, &current_dir()?)?;
     let json = args.json;
     let config = engine::config(None)?;
     engine::run(async {
@@ -30,6 +30,7 @@ pub(crate) fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
             _ => (Streams::default(), Passage::default()),
         };
         let backend = Arc::new(LocalBackend::new(config));
+        backend.fill_limits(&mut call)?; // so that a report can name the limits that nobody gave
         let execution = backend.submit_with(call.clone(), streams)?;
         let executed = interrupt.or(execution).await;
         match executed {

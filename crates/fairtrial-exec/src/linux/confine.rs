@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::landlock;
 use super::plan::{Arg, Plan};
 use super::seccomp::{self, Internet};
-use crate::protocol::launcher::{Confine, Network, Step, World};
+use crate::protocol::launcher::{Confine, Network, Step};
 
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 const KEYCTL_JOIN_SESSION_KEYRING: u64 = 1;
@@ -90,8 +90,8 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
             None => landlock::restrict(&mut plan, landlock::abi()?, writable)?,
         }
     }
-    if let Some(world) = &confine.world {
-        install_filter(&mut plan, world);
+    if let Some(internet) = confine.filter {
+        install_filter(&mut plan, internet);
     }
     Ok(plan)
 }
@@ -236,11 +236,8 @@ fn give_up_privileges(plan: &mut Plan, user: Option<u32>) {
     plan.call(Step::DeathSignal, libc::SYS_prctl, &DIE_WITH_PARENT);
 }
 
-fn install_filter(plan: &mut Plan, world: &World) {
+fn install_filter(plan: &mut Plan, internet: Internet) {
     const SET_MODE_FILTER: u64 = 1;
-    let internet = match world.network {
-        Network::Host | Network::None | Network::Loopback => Internet::Namespaced,
-    };
     let filter = seccomp::filter(internet);
     let length = u16::try_from(filter.len() / 8).expect("a short program");
     let program = plan.bytes(&filter);

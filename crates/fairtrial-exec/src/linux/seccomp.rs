@@ -3,9 +3,9 @@
 //! Written out by hand: each entry is a number, perhaps with one argument to look at, and an errno.
 
 /// Who may still open Internet sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Internet {
-    /// Its network namespace sees to it.
+    /// Its network namespace sees to it, or it has the host's network.
     Namespaced,
     /// Nobody: there is no network namespace.
     Refused,

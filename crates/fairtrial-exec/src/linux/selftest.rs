@@ -73,6 +73,14 @@ fn attempts(test: &SelfTest) -> Vec<(&'static str, io::Result<()>)> {
                 unsafe { libc::kill(engine, 0) }
             }),
         ),
+        (
+            "ptrace_engine",
+            result_of(|| {
+                // SAFETY: takes numbers; whoever is traced so runs on, and is let go when this process ends, at once.
+                let result = unsafe { libc::ptrace(libc::PTRACE_SEIZE, engine, 0, 0) };
+                i32::try_from(result).unwrap_or(-1)
+            }),
+        ),
         ("read_memory", read_memory(engine)),
         (
             "read_environ",
@@ -80,13 +88,6 @@ fn attempts(test: &SelfTest) -> Vec<(&'static str, io::Result<()>)> {
         ),
         ("read_canary", open(canary, false)),
         ("write_canary", open(canary, true)),
-        (
-            "unshare",
-            result_of(|| {
-                // SAFETY: takes a number; this process does nothing else afterwards that it could matter for.
-                unsafe { libc::unshare(libc::CLONE_NEWNS) }
-            }),
-        ),
         (
             "gain_nice",
             result_of(|| {
@@ -102,6 +103,14 @@ fn attempts(test: &SelfTest) -> Vec<(&'static str, io::Result<()>)> {
                     true => 0,
                     false => -1,
                 }
+            }),
+        ),
+        // The last: whoever succeeds has other privileges from then on. This one takes none.
+        (
+            "unshare",
+            result_of(|| {
+                // SAFETY: takes a number; this process does nothing else afterwards that it could matter for.
+                unsafe { libc::unshare(libc::CLONE_NEWUSER) }
             }),
         ),
     ]

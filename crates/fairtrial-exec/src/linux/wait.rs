@@ -15,6 +15,41 @@ pub struct Reaped {
     pub system_ns: u64,
     /// Largest resident size of it or of a child it waited for.
     pub max_rss_bytes: u64,
+    /// Switches and faults, of it and the children it waited for.
+    pub counts: Counts,
+}
+
+/// What the kernel counts of every process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Counts {
+    /// Times it gave its processor up.
+    pub voluntary_switches: u64,
+    /// Times its processor was taken from it.
+    pub involuntary_switches: u64,
+    /// Page faults that needed no disk.
+    pub minor_faults: u64,
+    /// Page faults that did.
+    pub major_faults: u64,
+}
+
+impl Counts {
+    fn of(usage: &libc::rusage) -> Self {
+        let count = |count: libc::c_long| u64::try_from(count).unwrap_or(0);
+        Self {
+            voluntary_switches: count(usage.ru_nvcsw),
+            involuntary_switches: count(usage.ru_nivcsw),
+            minor_faults: count(usage.ru_minflt),
+            major_faults: count(usage.ru_majflt),
+        }
+    }
+
+    /// Another process's besides.
+    pub fn add(&mut self, other: &Self) {
+        self.voluntary_switches += other.voluntary_switches;
+        self.involuntary_switches += other.involuntary_switches;
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+    }
 }
 
 /// Reaps one child that has ended, if there is one.
@@ -38,6 +73,7 @@ pub fn reap_any() -> io::Result<Option<Reaped>> {
                 user_ns: nanoseconds(usage.ru_utime),
                 system_ns: nanoseconds(usage.ru_stime),
                 max_rss_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
+                counts: Counts::of(&usage),
             }))
         }
     }

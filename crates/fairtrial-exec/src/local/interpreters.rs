@@ -161,6 +161,7 @@ impl Pool {
         Ok(Context {
             config: self.config.clone(),
             environment: Environment::new(&self.config),
+            means: self.means.clone(),
             clock: Clock::start(),
             spill,
             scratch,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::admit::Demand;
 use super::interpreters::{LaneState, ZygoteState, sweep_cgroups};
 use super::member::{Member, STUCK_AFTER};
 use super::queue::{COMMANDS, Lane, Queue};
@@ -23,8 +24,7 @@ use crate::linux::monotonic::now_ns;
 use crate::metrics::Metrics;
 use crate::observers::Observers;
 use crate::outcome::{ErrorReport, Outcome};
-use crate::sandbox::Level;
-use crate::sandbox::in_force;
+use crate::sandbox::{Level, Means, in_force};
 use crate::verdict::Verdict;
 use crate::worker::Mode;
 use crate::worker::drive::ToWorker;
@@ -62,6 +62,12 @@ const MOST_UNUSED_LANES: usize = 64;
 pub(crate) struct Pool {
     pub(super) config: LocalConfig,
     pub(super) observers: Arc<Observers>,
+    pub(super) means: Arc<Means>,
+    /// A `strict` call waits, and nobody knows whether there are namespaces.
+    pub(super) untried: bool,
+    /// Kinds of calls whose mechanisms have been looked at, and what was told to be missing.
+    pub(super) demands: HashSet<Demand>,
+    pub(super) degraded: HashSet<&'static str>,
     pub(super) commands: mpsc::UnboundedReceiver<Command>,
     pub(super) news: mpsc::UnboundedReceiver<PoolNews>,
     pub(super) news_sender: mpsc::UnboundedSender<PoolNews>,
@@ -106,12 +112,17 @@ impl Pool {
     pub(crate) fn new(
         config: LocalConfig,
         observers: Arc<Observers>,
+        means: Arc<Means>,
         commands: mpsc::UnboundedReceiver<Command>,
     ) -> Self {
         let (news_sender, news) = mpsc::unbounded_channel();
         Self {
             config,
             observers,
+            means,
+            untried: false,
+            demands: HashSet::new(),
+            degraded: HashSet::new(),
             commands,
             news,
             news_sender,
@@ -190,8 +201,14 @@ impl Pool {
             self.confined = true;
             tokio::task::spawn_local(aside(sweep_cgroups));
         }
-        let lane = self.lane(&dispatch);
-        self.enqueue(lane, dispatch);
+        self.enter_queue(dispatch);
+    }
+
+    pub(super) fn enter_queue(&mut self, dispatch: Dispatch) {
+        if let Some(dispatch) = self.admit(dispatch) {
+            let lane = self.lane(&dispatch);
+            self.enqueue(lane, dispatch);
+        }
     }
 
     pub(super) fn enqueue(&mut self, lane: Lane, dispatch: Dispatch) {
@@ -204,11 +221,11 @@ impl Pool {
     pub(super) fn lane(&mut self, dispatch: &Dispatch) -> Lane {
         let recent = self.lanes.get(&self.recent_lane);
         if let Some(key) = recent.and_then(|lane| lane.key.as_ref())
-            && key.is_plainly_of(&dispatch.call)
+            && key.is_plainly_of(&dispatch.call, &self.means)
         {
             return self.recent_lane;
         }
-        let Some(key) = Key::of(&dispatch.call) else {
+        let Some(key) = Key::of(&dispatch.call, &self.means) else {
             return COMMANDS;
         };
         if let Some(lane) = self.lane_of.get(&key) {
@@ -444,6 +461,7 @@ impl Pool {
             value: None,
             error: Some(error),
             exit: None,
+            killed_by: None,
             stdout: Captured::default(),
             stderr: Captured::default(),
             metrics: Metrics {
@@ -451,7 +469,7 @@ impl Pool {
                 node_id: Some(self.config.node_id.clone()),
                 ..Metrics::default()
             },
-            in_force: in_force(&dispatch.call, mode_of(&dispatch)),
+            in_force: in_force(&dispatch.call, mode_of(&dispatch), &self.means),
         };
         self.resolve(dispatch, Ok(outcome));
     }

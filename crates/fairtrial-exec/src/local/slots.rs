@@ -16,11 +16,10 @@ use crate::dispatch::{Dispatch, Site, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, ExitReason};
 use crate::protocol::launcher::TaskId;
-use crate::sandbox::{Terms, lacking};
+use crate::sandbox::Terms;
 use crate::verdict::Verdict;
 use crate::worker::Mode;
 use crate::worker::drive::ToWorker;
-use crate::zygote::setup_error;
 
 impl Pool {
     /// Gives free slots to the oldest calls that can start, and warms interpreters for those that cannot yet.
@@ -32,6 +31,7 @@ impl Pool {
         let Some(site) = self.site().await else {
             return;
         };
+        self.try_namespaces(&site).await;
         self.warm_interpreters(&site);
         // A call that found no process is tried again after a pause, not in this very loop.
         while self.busy() < self.config.max_workers && self.not_before.is_none() {
@@ -52,11 +52,7 @@ impl Pool {
     /// A call that is about to start, unless nobody wants it any more.
     fn if_wanted(&mut self, dispatch: Dispatch) -> Option<Dispatch> {
         if dispatch.listener.wants_start() {
-            let Some(problem) = lacking(&dispatch.call, mode_of(&dispatch)) else {
-                return Some(dispatch);
-            };
-            self.resolve_unstarted(dispatch, Verdict::SetupFailed, setup_error(problem));
-            return None;
+            return Some(dispatch);
         }
         self.resolve_unstarted(dispatch, Verdict::Cancelled, cancelled());
         None

@@ -49,13 +49,16 @@ pub(crate) fn fork(
     if let Some(host) = host {
         worker.initialize(host)?;
     }
+    let means = &site.context.means;
     let confine = match (terms, mode) {
         (None, _) => None,
         // Each of its calls has a directory of its own in there.
-        (Some(terms), Mode::Reuse) => Some(terms.confine(site.context.scratch.path(), paths)),
+        (Some(terms), Mode::Reuse) => {
+            Some(terms.confine(means, site.context.scratch.path(), paths))
+        }
         (Some(terms), _) => {
             let scratch = site.context.make_scratch().map_err(io::Error::other)?;
-            let confine = terms.confine(scratch.path(), paths);
+            let confine = terms.confine(means, scratch.path(), paths);
             worker.own_scratch.push(scratch);
             Some(confine)
         }
@@ -156,13 +159,13 @@ fn input(dispatch: &Dispatch) -> io::Result<(Option<Input>, OwnedFd)> {
     Ok((Some(input), theirs))
 }
 
-fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path) -> Program {
+pub(super) fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path) -> Program {
     let Work::Command(CommandWork { argv, .. }) = &call.work else {
         unreachable!("only commands come here")
     };
     let environment = &site.context.environment;
     let own = scratch;
-    let scratch = scratch_seen(call.sandbox.level, own);
+    let scratch = scratch_seen(call.sandbox.level, &site.context.means, own);
     let mut changes = Changes::from([
         ("TMPDIR".into(), Some(scratch.into())),
         ("FAIRTRIAL_WORKER_ID".into(), Some(worker_id.into())),
@@ -179,7 +182,8 @@ fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path) -> Program
         cwd: cwd.as_os_str().as_encoded_bytes().to_vec(),
         rlimits: rlimits(call),
         zygote: false,
-        confine: Terms::of(call).map(|terms| Box::new(terms.confine_program(own))),
+        confine: Terms::of(call)
+            .map(|terms| Box::new(terms.confine_program(&site.context.means, own))),
         nest: false,
         self_test: call.self_test.clone(),
     }

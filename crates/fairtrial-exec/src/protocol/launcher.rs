@@ -2,10 +2,12 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::linux::seccomp::Internet;
 use crate::linux::selftest::SelfTest;
+use crate::linux::wait::Counts;
 
 /// Of these messages. Engine and launcher must agree on it exactly.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The longest packet; what is longer travels in a memfd whose descriptor comes first.
 pub const MAX_PACKET_BYTES: usize = 64 << 10;
@@ -120,6 +122,8 @@ pub struct Confine {
     pub cpus: Vec<u32>,
     /// Namespaces of its own, and what there is in them.
     pub world: Option<World>,
+    /// The filter of system calls, if it is to have one.
+    pub filter: Option<Internet>,
 }
 
 /// What a task sees from within namespaces of its own.
@@ -274,7 +278,9 @@ pub struct End {
     pub max_rss_bytes: u64,
     /// Largest resident size of the whole tree that was sampled.
     pub sampled_rss_bytes: Option<u64>,
-    /// Processes alive when the first was gone, killed since.
+    /// Switches and faults, children it waited for included.
+    pub counts: Counts,
+    /// Processes alive when the first was killed or gone, killed since.
     pub leaked: u64,
     /// Processes that would not die.
     pub survivors: u64,
@@ -297,6 +303,10 @@ pub struct LeafCounts {
     pub peak_bytes: Option<u64>,
     /// Processor time of all its processes.
     pub cpu_ns: Option<u64>,
+    /// Time in which they had to wait because a processor quota was used up.
+    pub throttled_ns: Option<u64>,
+    /// Time in which some of them waited for memory.
+    pub memory_stall_ns: Option<u64>,
 }
 
 /// A step of starting a program.

@@ -1,14 +1,8 @@
-//! What is really in force: each mechanism, and how well it holds.
-
-use std::sync::OnceLock;
+//! What is really in force: the words for it, and their JSON. What holds is found in `mechanisms.rs`.
 
 use sha2::{Digest, Sha256};
 
-use super::means::Means;
-use super::{Level, Network, OnMissing, Sandbox};
-use crate::call::{Call, Work};
-use crate::linux::landlock;
-use crate::worker::Mode;
+use super::{Level, OnMissing};
 
 /// How well a mechanism holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,66 +39,45 @@ pub struct Mechanism {
     pub state: State,
     /// By what means, or why not.
     pub via: &'static str,
+    /// The kernel's refusal, by name, where that is why not.
+    pub errno: Option<&'static str>,
     /// What would make it better; empty if nothing is known to.
     pub hint: &'static str,
 }
 
-/// The isolation that really held for a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InForce {
-    /// The level asked for.
-    pub requested: Level,
-    /// The level had.
-    pub effective: Level,
-    /// How the process came about: `fresh`, `reuse` or `command`.
-    pub mode: &'static str,
-    /// What was in force, the weak spots included.
-    pub mechanisms: Vec<Mechanism>,
-}
-
-impl InForce {
-    /// The contract's `in_force` object.
-    #[must_use]
-    pub fn to_json(&self) -> serde_json::Value {
-        let mechanisms: serde_json::Map<_, _> = self
-            .mechanisms
-            .iter()
-            .map(|m| (m.name.to_owned(), m.to_json()))
-            .collect();
-        serde_json::json!({
-            "requested": self.requested.to_string(),
-            "effective": self.effective.to_string(),
-            "mode": self.mode,
-            "digest": self.digest(),
-            "mechanisms": mechanisms,
-        })
-    }
-
-    /// The same for calls that had the same isolation, on whatever machine.
-    #[must_use]
-    pub fn digest(&self) -> String {
-        let mut hash = Sha256::new();
-        hash.update(format!(
-            "{} {} {}\n",
-            self.requested, self.effective, self.mode
-        ));
-        for mechanism in &self.mechanisms {
-            let Mechanism {
-                name, state, via, ..
-            } = mechanism;
-            hash.update(format!("{name} {} {via}\n", state.name()));
-        }
-        let bytes = hash.finalize();
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("sha256:{hex}")
-    }
-}
-
 impl Mechanism {
+    /// One that needs no further words.
+    #[must_use]
+    pub fn new(name: &'static str, state: State, via: &'static str) -> Self {
+        Self {
+            name,
+            state,
+            via,
+            errno: None,
+            hint: "",
+        }
+    }
+
+    /// By what means, or why not and what helps, in one line.
+    #[must_use]
+    pub fn why(&self) -> String {
+        let errno = self
+            .errno
+            .map_or(String::new(), |errno| format!(" {errno}"));
+        let hint = match self.hint {
+            "" => String::new(),
+            hint => format!("; {hint}"),
+        };
+        format!("{}{errno}{hint}", self.via)
+    }
+
     /// The contract's object for it.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         let mut object = serde_json::json!({"state": self.state.name(), "via": self.via});
+        if let Some(errno) = self.errno {
+            object["errno"] = errno.into();
+        }
         if !self.hint.is_empty() {
             object["hint"] = self.hint.into();
         }
@@ -112,363 +85,214 @@ impl Mechanism {
     }
 }
 
-/// What holds for a call: what its level brings on this machine, and the limits that were asked for.
-pub(crate) fn in_force(call: &Call, mode: Mode) -> InForce {
-    let level = call.sandbox.level;
-    let mut mechanisms = standing(&call.sandbox, mode);
-    if matches!(call.work, Work::Pickled(_)) {
-        // The caller's own function works in the caller's own directory.
-        mechanisms.retain(|mechanism| mechanism.name != "scratch");
-    }
-    let limits = &call.limits;
-    let asked = [
-        limits.cpu.is_some().then(|| cpu(level)),
-        limits
-            .memory_bytes
-            .is_some()
-            .then(|| by_cgroup("memory", level)),
-        limits
-            .processes
-            .is_some()
-            .then(|| by_cgroup("processes", level)),
-    ];
-    mechanisms.extend(asked.into_iter().flatten());
-    if level == Level::None && (limits.open_files.is_some() || limits.file_bytes.is_some()) {
-        mechanisms.push(rlimits(mode));
-    }
-    InForce {
-        requested: level,
-        effective: effective(level, &mechanisms),
-        mode: mode.name(),
-        mechanisms,
+/// The isolation that really held for a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InForce {
+    /// The level asked for.
+    pub requested: Level,
+    /// The level had.
+    pub effective: Level,
+    /// What was to become of the call if the machine lacked something.
+    pub on_missing: OnMissing,
+    /// How the process came about: `fresh`, `reuse` or `command`.
+    pub mode: &'static str,
+    /// What was in force, the weak spots included.
+    pub mechanisms: Vec<Mechanism>,
+    /// What the kernel counted.
+    pub counters: Counters,
+}
+
+/// What the kernel counted of a call. What was not measured is `None`, never 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Times it gave its processor up.
+    pub voluntary_switches: Option<u64>,
+    /// Times its processor was taken from it.
+    pub involuntary_switches: Option<u64>,
+    /// Page faults that needed no disk.
+    pub minor_faults: Option<u64>,
+    /// Page faults that did.
+    pub major_faults: Option<u64>,
+    /// Time in which it had to wait because a processor quota was used up.
+    pub throttled_ns: Option<u64>,
+    /// Time in which some task of it waited for memory.
+    pub memory_stall_ns: Option<u64>,
+}
+
+impl Counters {
+    /// The contract's `counters` object.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
+        serde_json::json!({
+            "voluntary_switches": self.voluntary_switches,
+            "involuntary_switches": self.involuntary_switches,
+            "minor_faults": self.minor_faults,
+            "major_faults": self.major_faults,
+            "throttled_s": seconds(self.throttled_ns),
+            "memory_stall_s": seconds(self.memory_stall_ns),
+        })
     }
 }
 
-/// What a level brings to every call, whatever its limits.
-fn standing(sandbox: &Sandbox, mode: Mode) -> Vec<Mechanism> {
-    let level = sandbox.level;
-    let mut all = vec![
-        entry("session", State::Enforced, "setsid"),
-        tree_kill(level),
-        entry(
-            "orphan_guard",
-            State::Enforced,
-            "launcher, parent-death signal",
-        ),
-        entry("clean_env", State::Enforced, "allow-list"),
-        entry("closed_fds", State::Enforced, "close_range"),
-        environ_guard(level),
-        match level {
-            Level::Strict => entry(
-                "scratch",
-                State::Enforced,
-                "file system of its own, with a quota",
-            ),
-            _ => entry("scratch", State::Enforced, "private directory"),
-        },
-        entry("wall", State::Enforced, "launcher's timer"),
-        entry("output", State::Enforced, "counted by the engine"),
-    ];
-    if level >= Level::Limits {
-        all.extend([
-            rlimits(mode),
-            entry("oom_score", State::Enforced, "oom_score_adj +800"),
-            entry("no_new_privs", State::Enforced, "prctl"),
-            entry("capabilities", State::Enforced, "all sets empty"),
-            signal_scope(level),
-            write_scope(level, mode),
-        ]);
+impl InForce {
+    /// The contract's `in_force` object: of the mechanisms only those that are not enforced.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "requested": self.requested.to_string(),
+            "effective": self.effective.to_string(),
+            "mode": self.mode,
+            "digest": self.digest(),
+            "mechanisms": named(self.weak()),
+            "counters": self.counters.to_json(),
+        })
     }
-    if sandbox.cpus.is_some() {
-        all.push(entry(
-            "cpus",
-            State::Partial,
-            "affinity, which a program can change",
+
+    /// The whole of it, with all mechanisms and without the counters of one call.
+    #[must_use]
+    pub fn report_json(&self) -> serde_json::Value {
+        let machine = Machine::here();
+        serde_json::json!({
+            "requested": self.requested.to_string(),
+            "effective": self.effective.to_string(),
+            "on_missing": self.on_missing.to_string(),
+            "mode": self.mode,
+            "kernel": machine.kernel,
+            "uid": machine.uid,
+            "mechanisms": named(self.mechanisms.iter()),
+            "digest": self.digest(),
+        })
+    }
+
+    /// The mechanisms that are not enforced.
+    pub fn weak(&self) -> impl Iterator<Item = &Mechanism> {
+        let mechanisms = self.mechanisms.iter();
+        mechanisms.filter(|mechanism| mechanism.state != State::Enforced)
+    }
+
+    /// The same for calls that had the same isolation on equal machines: covers all of the report.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        self.digest_on(&Machine::here())
+    }
+
+    fn digest_on(&self, machine: &Machine) -> String {
+        let Self {
+            requested,
+            effective,
+            on_missing,
+            mode,
+            mechanisms,
+            counters: _, // they differ from call to call
+        } = self;
+        let Machine { kernel, uid } = machine;
+        let mut hash = Sha256::new();
+        hash.update(format!(
+            "{requested} {effective} {on_missing} {mode}\n{kernel}\n{uid}\n"
         ));
-    }
-    if level == Level::Strict {
-        let namespaces = ["userns", "pidns", "ipcns", "utsns", "mountns"];
-        all.extend(namespaces.map(|name| entry(name, State::Enforced, "namespace of its own")));
-        all.push(match sandbox.network {
-            Network::None => entry(
-                "network",
-                State::Enforced,
-                "network namespace without any interface up",
-            ),
-            Network::Loopback => entry(
-                "network",
-                State::Enforced,
-                "network namespace with its own loopback",
-            ),
-            Network::Host => entry("network", State::Unavailable, "the host's, as asked for"),
-        });
-        all.push(entry("seccomp", State::Enforced, "deny-list"));
-        all.push(match Means::here().root {
-            true => entry("slot_uid", State::Enforced, "a user of its own"),
-            false => entry("slot_uid", State::Unavailable, "only root can have one"),
-        });
-    } else if level == Level::Limits {
-        all.push(entry(
-            "network",
-            State::Unavailable,
-            "the host's: open at this level",
-        ));
-    }
-    all
-}
-
-/// What a level needs of each mechanism.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Need {
-    /// Nothing.
-    No,
-    /// Sampled or partial will do.
-    Some,
-    /// Enforced.
-    Enforced,
-}
-
-/// What `limits` and `strict` need beyond `none`.
-const NEEDS: [(&str, Need, Need); 17] = [
-    ("tree_kill", Need::Some, Need::Enforced),
-    ("environ_guard", Need::Enforced, Need::Enforced),
-    ("cpu", Need::Some, Need::Some),
-    ("memory", Need::Some, Need::Some),
-    ("processes", Need::Some, Need::Some),
-    ("rlimits", Need::Some, Need::Enforced),
-    ("oom_score", Need::Enforced, Need::Enforced),
-    ("no_new_privs", Need::Enforced, Need::Enforced),
-    ("capabilities", Need::Enforced, Need::Enforced),
-    ("signal_scope", Need::Some, Need::Enforced),
-    ("write_scope", Need::Some, Need::Enforced),
-    ("userns", Need::No, Need::Enforced),
-    ("pidns", Need::No, Need::Enforced),
-    ("ipcns", Need::No, Need::Enforced),
-    ("utsns", Need::No, Need::Enforced),
-    ("mountns", Need::No, Need::Enforced),
-    ("seccomp", Need::No, Need::Enforced),
-];
-
-/// Why a call that wants its whole level cannot have it on this machine.
-pub(crate) fn lacking(call: &Call, mode: Mode) -> Option<String> {
-    let level = call.sandbox.level;
-    if level != Level::Limits || call.sandbox.on_missing != OnMissing::Fail {
-        return None; // what `strict` lacks is found when it is set up, and fails it there
-    }
-    let in_force = in_force(call, mode);
-    let first = *missing(level, &in_force.mechanisms).first()?;
-    let Mechanism {
-        name, via, hint, ..
-    } = first;
-    Some(format!(
-        "level `{level}` cannot be had: `{name}`: {via} ({hint})"
-    ))
-}
-
-/// Those that fall short of what the level needs.
-fn missing(level: Level, mechanisms: &[Mechanism]) -> Vec<&Mechanism> {
-    let short = |mechanism: &&Mechanism| {
-        let needs = NEEDS.iter().find(|(name, ..)| *name == mechanism.name);
-        let need = match (needs, level) {
-            (None, _) | (_, Level::None) => Need::No,
-            (Some((_, limits, _)), Level::Limits) => *limits,
-            (Some((.., strict)), Level::Strict) => *strict,
-        };
-        match need {
-            Need::No => false,
-            Need::Some => mechanism.state == State::Unavailable,
-            Need::Enforced => mechanism.state != State::Enforced,
-        }
-    };
-    mechanisms.iter().filter(short).collect()
-}
-
-/// The highest level whose needs are met.
-fn effective(level: Level, mechanisms: &[Mechanism]) -> Level {
-    let met = |level: &Level| missing(*level, mechanisms).is_empty();
-    let below = [Level::Strict, Level::Limits].into_iter();
-    below
-        .filter(|each| *each <= level)
-        .find(met)
-        .unwrap_or(Level::None)
-}
-
-fn entry(name: &'static str, state: State, via: &'static str) -> Mechanism {
-    Mechanism {
-        name,
-        state,
-        via,
-        hint: "",
-    }
-}
-
-fn tree_kill(level: Level) -> Mechanism {
-    let partial = entry("tree_kill", State::Partial, "subreaper");
-    match level {
-        Level::None => partial,
-        Level::Limits => match Means::here().kill {
-            Ok(via) => entry("tree_kill", State::Enforced, via),
-            Err(hint) => Mechanism { hint, ..partial },
-        },
-        Level::Strict => entry(
-            "tree_kill",
-            State::Enforced,
-            "death of the namespace's init",
-        ),
-    }
-}
-
-/// By the cgroup of a confined call, where there is one.
-fn by_cgroup(name: &'static str, level: Level) -> Mechanism {
-    let sampled = entry(name, State::Sampled, "proc every 10 ms");
-    if level == Level::None {
-        return sampled;
-    }
-    let means = Means::here();
-    match if name == "memory" {
-        means.memory
-    } else {
-        means.processes
-    } {
-        Ok(via) => entry(name, State::Enforced, via),
-        Err(_) if name == "processes" && means.counts_users_at(level) => entry(
+        for Mechanism {
             name,
-            State::Enforced,
-            "RLIMIT_NPROC of a user counted alone",
-        ),
-        Err(hint) => Mechanism { hint, ..sampled },
-    }
-}
-
-fn cpu(level: Level) -> Mechanism {
-    if level != Level::None && Means::here().cpu_time.is_ok() {
-        entry("cpu", State::Sampled, "cgroup every 10 ms")
-    } else {
-        entry("cpu", State::Sampled, "proc every 10 ms")
-    }
-}
-
-fn rlimits(mode: Mode) -> Mechanism {
-    match mode {
-        // The next call may ask for more, so the hard limit stays, and code can raise the soft one to it.
-        Mode::Reuse => entry("rlimits", State::Partial, "setrlimit, soft limits"),
-        Mode::Fresh | Mode::Command => entry("rlimits", State::Enforced, "setrlimit"),
-    }
-}
-
-const LANDLOCK_HINT: &str = "needs Landlock: Linux 5.13 with `landlock` in the `lsm=` list";
-const SCOPES_HINT: &str = "needs Landlock ABI 6: Linux 6.12";
-
-fn signal_scope(level: Level) -> Mechanism {
-    match (level, Means::here().landlock) {
-        (Level::Strict, _) => entry("signal_scope", State::Enforced, "pid and network namespace"),
-        (_, landlock::SCOPES_ABI..) => entry("signal_scope", State::Enforced, "Landlock"),
-        _ => Mechanism {
-            hint: SCOPES_HINT,
-            ..entry(
-                "signal_scope",
-                State::Unavailable,
-                "nothing keeps signals inside",
-            )
-        },
-    }
-}
-
-fn write_scope(level: Level, mode: Mode) -> Mechanism {
-    match (level, mode, Means::here().landlock) {
-        (Level::Strict, _, 1..) => entry(
-            "write_scope",
-            State::Enforced,
-            "mount namespace and Landlock",
-        ),
-        (Level::Strict, ..) => entry("write_scope", State::Enforced, "mount namespace"),
-        (_, Mode::Reuse, 1..) => entry(
-            "write_scope",
-            State::Partial,
-            "Landlock; the directories of all calls",
-        ),
-        (_, _, 1..) => entry("write_scope", State::Enforced, "Landlock"),
-        _ => Mechanism {
-            hint: LANDLOCK_HINT,
-            ..entry(
-                "write_scope",
-                State::Unavailable,
-                "nothing keeps it from writing",
-            )
-        },
-    }
-}
-
-/// Whether a candidate can read this process's own environment in `/proc` (EX-40).
-fn environ_guard(level: Level) -> Mechanism {
-    match level {
-        Level::Strict => {
-            return entry(
-                "environ_guard",
-                State::Enforced,
-                "pid namespace with its own /proc",
-            );
+            state,
+            via,
+            errno,
+            hint,
+        } in mechanisms
+        {
+            let (state, errno) = (state.name(), errno.unwrap_or_default());
+            hash.update(format!("{name}\t{state}\t{via}\t{errno}\t{hint}\n"));
         }
-        Level::Limits if Means::here().landlock > 0 => {
-            return entry(
-                "environ_guard",
-                State::Enforced,
-                "Landlock, no capabilities",
-            );
-        }
-        _ => {}
+        let bytes = hash.finalize();
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("sha256:{hex}")
     }
-    // A host decides this before it makes a backend, if at all; to ask for each call takes two system calls.
-    static HIDDEN: OnceLock<(bool, bool)> = OnceLock::new();
-    let (state, via) = match *HIDDEN.get_or_init(|| {
-        let hidden = crate::linux::process::is_hidden_from_same_user();
-        (hidden, rustix::process::geteuid().is_root())
-    }) {
-        (true, false) => (State::Enforced, "undumpable engine"),
-        (true, true) => (
-            State::Partial,
-            "undumpable engine, but a candidate that is root reads it all the same",
-        ),
-        (false, _) => (
-            State::Unavailable,
-            "the host process stays readable, for debuggers",
-        ),
-    };
-    entry("environ_guard", state, via)
+}
+
+fn named<'a>(mechanisms: impl Iterator<Item = &'a Mechanism>) -> serde_json::Value {
+    let named = mechanisms.map(|mechanism| (mechanism.name.to_owned(), mechanism.to_json()));
+    serde_json::Value::Object(named.collect())
+}
+
+/// What a report says of the machine itself.
+struct Machine {
+    kernel: String,
+    uid: u32,
+}
+
+impl Machine {
+    fn here() -> Self {
+        let uname = rustix::system::uname();
+        Self {
+            kernel: uname.release().to_string_lossy().into_owned(),
+            uid: rustix::process::geteuid().as_raw(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::{PickledWork, PythonTerms};
 
-    fn state(call: &Call, mode: Mode, name: &str) -> Option<State> {
-        let mechanisms = in_force(call, mode).mechanisms;
-        let found = mechanisms.iter().find(|mechanism| mechanism.name == name)?;
-        Some(found.state)
+    fn machine() -> Machine {
+        Machine {
+            kernel: "6.8.0".into(),
+            uid: 1000,
+        }
     }
 
-    #[test]
-    fn a_limit_that_code_can_raise_again_is_not_called_enforced() {
-        let mut call = Call::source("", "f", Vec::new());
-        call.sandbox = Sandbox::new(Level::None);
-        assert_eq!(state(&call, Mode::Fresh, "rlimits"), None);
-        call.limits.open_files = Some(64);
-        assert_eq!(state(&call, Mode::Fresh, "rlimits"), Some(State::Enforced));
-        assert_eq!(state(&call, Mode::Reuse, "rlimits"), Some(State::Partial));
+    fn in_force() -> InForce {
+        InForce {
+            requested: Level::Strict,
+            effective: Level::Limits,
+            on_missing: OnMissing::Degrade,
+            mode: "fresh",
+            mechanisms: vec![
+                Mechanism::new("session", State::Enforced, "setsid"),
+                Mechanism {
+                    errno: Some("EPERM"),
+                    hint: "a switch",
+                    ..Mechanism::new("userns", State::Unavailable, "no namespaces")
+                },
+            ],
+            counters: Counters::default(),
+        }
     }
 
+    /// SB-43
     #[test]
-    fn only_a_call_that_has_a_directory_is_said_to_have_one() {
-        let source = Call::source("", "f", Vec::new());
-        let pickled = Call::new(Work::Pickled(PickledWork {
-            body: Vec::new().into(),
-            python: PythonTerms::default(),
-        }));
-        assert_eq!(
-            state(&source, Mode::Fresh, "scratch"),
-            Some(State::Enforced)
-        );
-        assert_eq!(state(&pickled, Mode::Reuse, "scratch"), None);
+    fn equal_machines_have_equal_digests_and_every_difference_shows() {
+        let digest = in_force().digest_on(&machine());
+        let mut counted = in_force();
+        counted.counters.minor_faults = Some(7);
+        assert_eq!(counted.digest_on(&machine()), digest);
+        let changes: [fn(&mut InForce, &mut Machine); 9] = [
+            |one, _| one.requested = Level::Limits,
+            |one, _| one.effective = Level::None,
+            |one, _| one.on_missing = OnMissing::Fail,
+            |one, _| one.mode = "reuse",
+            |one, _| one.mechanisms[1].state = State::Partial,
+            |one, _| one.mechanisms[1].errno = Some("ENOSYS"),
+            |one, _| one.mechanisms[1].hint = "another switch",
+            |_, machine| machine.kernel = "6.8.1".into(),
+            |_, machine| machine.uid = 0,
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            let (mut other, mut machine) = (in_force(), machine());
+            change(&mut other, &mut machine);
+            assert_ne!(other.digest_on(&machine), digest, "change {number}");
+        }
+    }
+
+    /// SB-43
+    #[test]
+    fn an_outcome_carries_what_was_weak_and_the_report_everything() {
+        let weak = in_force().to_json()["mechanisms"].clone();
+        let userns = serde_json::json!({
+            "state": "unavailable", "via": "no namespaces", "errno": "EPERM", "hint": "a switch",
+        });
+        assert_eq!(weak, serde_json::json!({"userns": userns}));
+        let report = in_force().report_json();
+        assert_eq!(report["mechanisms"]["session"]["state"], "enforced");
+        assert_eq!(report["on_missing"], "degrade");
     }
 }

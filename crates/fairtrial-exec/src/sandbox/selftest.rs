@@ -1,7 +1,11 @@
-//! Proof of what is in force: a process confined like any command tries what its level forbids (SB-41).
+//! Proof of what is in force: processes confined like any command and any worker try what their level forbids (SB-41).
 
+use std::io;
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
+
+use serde_json::{Value as Json, json};
 
 use super::{Level, Sandbox};
 use crate::backend::Backend;
@@ -9,97 +13,261 @@ use crate::call::Call;
 use crate::error::EngineError;
 use crate::linux::selftest::{Exhaust, SelfTest};
 use crate::local::LocalBackend;
+use crate::outcome::Outcome;
+use crate::value;
 use crate::verdict::Verdict;
 
-/// More than enough to pass the limits of the attempts below.
+/// What a worker is given to run.
+const PROGRAM: &str = include_str!("selftest.py");
+
+/// The limits of the attempts to pass them, one at a time: where they are sampled, many processes are much memory too.
 const MEMORY_BYTES: u64 = 48 << 20;
 const PROCESSES: u64 = 24;
 
 /// What was tried, and whether it was refused.
 pub type Attempts = Vec<(String, bool)>;
 
-/// Tries it all at a level. `Err` holds why no process could be confined so.
-pub async fn self_test(
-    backend: &LocalBackend,
-    level: Level,
-) -> Result<Result<Attempts, String>, EngineError> {
-    let attempt = |error| EngineError::io("setting up a self-test")(error);
-    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(attempt)?;
-    let canary = Canary::new().map_err(attempt)?;
-    let test = SelfTest {
-        engine: std::process::id(),
-        canary: canary.0.as_os_str().as_encoded_bytes().to_vec(),
-        port: listener.local_addr().map_err(attempt)?.port(),
-        exhaust: None,
-    };
-    let outcome = backend.execute(call(level, test.clone())).await?;
-    if outcome.verdict != Verdict::Ok {
-        let problem = outcome
-            .error
-            .map_or_else(String::new, |error| error.message);
-        return Ok(Err(problem));
-    }
-    let mut attempts: Attempts = outcome
-        .stdout
-        .text()
-        .lines()
-        .filter_map(|line| line.split_once(' '))
-        .map(|(what, word)| (what.to_owned(), word == "denied"))
-        .collect();
-    for (name, exhaust, verdict) in [
-        (
-            "memory_limit",
-            Exhaust::Memory(4 * MEMORY_BYTES),
-            Verdict::MemoryLimit,
-        ),
-        (
-            "process_limit",
-            Exhaust::Processes(4 * PROCESSES),
-            Verdict::ProcessLimit,
-        ),
-    ] {
-        let exhaust = Some(exhaust);
-        let outcome = backend
-            .execute(call(
-                level,
-                SelfTest {
-                    exhaust,
-                    ..test.clone()
-                },
-            ))
-            .await?;
-        attempts.push((name.to_owned(), outcome.verdict == verdict));
-    }
-    Ok(Ok(attempts))
+/// The mechanism that an attempt puts to the proof, where a level has it.
+const PROVES: [(&str, &str); 12] = [
+    ("connect", "network"),
+    ("kill_engine", "signal_scope"),
+    ("ptrace_engine", "environ_guard"),
+    ("read_memory", "environ_guard"),
+    ("read_environ", "environ_guard"),
+    ("read_canary", "mountns"),
+    ("write_canary", "write_scope"),
+    ("unshare", "seccomp"),
+    ("gain_nice", "rlimits"),
+    ("keep_descriptor", "closed_fds"),
+    ("memory_limit", "memory"),
+    ("process_limit", "processes"),
+];
+
+/// What came of trying.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Proof {
+    /// What was tried; refused if it was by each route that could be tried.
+    pub attempts: Attempts,
+    /// Routes by which nothing could be tried, and why not.
+    pub untried: Vec<(String, String)>,
 }
 
-fn call(level: Level, test: SelfTest) -> Call {
-    let mut call = Call::command(["fairtrial-self-test"]);
+impl Proof {
+    /// The mechanisms that did not keep an attempt from succeeding.
+    pub(super) fn disproved(&self) -> Vec<&'static str> {
+        let allowed = self.attempts.iter().filter(|(_, refused)| !refused);
+        let names = allowed.filter_map(|(what, _)| {
+            let found = PROVES.iter().find(|(attempt, _)| attempt == what)?;
+            Some(found.1)
+        });
+        names.collect()
+    }
+
+    fn add(&mut self, route: &str, tried: Result<Attempts, String>) {
+        match tried {
+            Err(problem) => self.untried.push((route.to_owned(), problem)),
+            Ok(attempts) if self.attempts.is_empty() => self.attempts = attempts,
+            Ok(attempts) => {
+                for (what, refused) in attempts {
+                    match self.attempts.iter_mut().find(|(name, _)| *name == what) {
+                        Some((_, by_all)) => *by_all &= refused,
+                        None => self.attempts.push((what, refused)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Tries it all at a level, by both routes.
+pub(super) async fn prove(backend: &LocalBackend, level: Level) -> Result<Proof, EngineError> {
+    let attempt = |error| EngineError::io("setting up a self-test")(error);
+    let target = Target::new().map_err(attempt)?;
+    let mut proof = Proof::default();
+    proof.add("command", target.by_command(backend, level).await?);
+    proof.add("worker", target.by_worker(backend, level).await?);
+    Ok(proof)
+}
+
+/// Whom the attempts are made on.
+struct Target {
+    canary: Canary,
+    port: u16,
+    _listener: TcpListener,
+}
+
+impl Target {
+    fn new() -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        Ok(Self {
+            canary: Canary::new()?,
+            port: listener.local_addr()?.port(),
+            _listener: listener,
+        })
+    }
+
+    async fn by_command(
+        &self,
+        backend: &LocalBackend,
+        level: Level,
+    ) -> Result<Result<Attempts, String>, EngineError> {
+        let test = SelfTest {
+            engine: std::process::id(),
+            canary: self.canary.path.as_os_str().as_encoded_bytes().to_vec(),
+            port: self.port,
+            exhaust: None,
+        };
+        let run = async |exhaust| {
+            let mut call = confined(level, Call::command(["fairtrial-self-test"]));
+            match exhaust {
+                Some(Exhaust::Memory(_)) => call.limits.memory_bytes = Some(MEMORY_BYTES),
+                Some(Exhaust::Processes(_)) => call.limits.processes = Some(PROCESSES),
+                None => {}
+            }
+            call.self_test = Some(SelfTest {
+                exhaust,
+                ..test.clone()
+            });
+            backend.execute(call).await
+        };
+        let outcome = run(None).await?;
+        if outcome.verdict != Verdict::Ok {
+            return Ok(Err(problem(&outcome)));
+        }
+        let text = outcome.stdout.text();
+        let lines = text.lines().filter_map(|line| line.split_once(' '));
+        let mut attempts: Attempts = lines
+            .map(|(what, word)| (what.to_owned(), word == "denied"))
+            .collect();
+        let memory = run(Some(Exhaust::Memory(4 * MEMORY_BYTES))).await?;
+        let processes = run(Some(Exhaust::Processes(4 * PROCESSES))).await?;
+        attempts.extend(limits(&memory, &processes));
+        Ok(Ok(attempts))
+    }
+
+    async fn by_worker(
+        &self,
+        backend: &LocalBackend,
+        level: Level,
+    ) -> Result<Result<Attempts, String>, EngineError> {
+        let run = async |function: &str, arguments: Json| {
+            let arguments = value::arguments_from_json(&arguments, &json!({}));
+            let arguments = arguments.expect("numbers and a path are arguments");
+            let mut call = confined(level, Call::source(PROGRAM, function, arguments));
+            match function {
+                "use_memory" => call.limits.memory_bytes = Some(MEMORY_BYTES),
+                "use_processes" => call.limits.processes = Some(PROCESSES),
+                _ => {}
+            }
+            backend.execute(call).await
+        };
+        let engine = std::process::id();
+        let (path, port) = (self.canary.path.to_string_lossy(), self.port);
+        let (device, inode) = self.canary.number;
+        let outcome = run("attempts", json!([engine, path, port, device, inode])).await?;
+        let value = outcome.value.as_ref().map(|value| value.to_json());
+        let Some(Ok(Json::Object(tried))) = value else {
+            return Ok(Err(problem(&outcome)));
+        };
+        let mut attempts: Attempts = tried
+            .into_iter()
+            .map(|(what, refused)| (what, refused == json!(true)))
+            .collect();
+        let memory = run("use_memory", json!([4 * MEMORY_BYTES])).await?;
+        let processes = run("use_processes", json!([4 * PROCESSES])).await?;
+        attempts.extend(limits(&memory, &processes));
+        Ok(Ok(attempts))
+    }
+}
+
+fn limits(memory: &Outcome, processes: &Outcome) -> Attempts {
+    vec![
+        (
+            "memory_limit".to_owned(),
+            memory.verdict == Verdict::MemoryLimit,
+        ),
+        (
+            "process_limit".to_owned(),
+            processes.verdict == Verdict::ProcessLimit,
+        ),
+    ]
+}
+
+fn problem(outcome: &Outcome) -> String {
+    match &outcome.error {
+        Some(error) if !error.message.is_empty() => error.message.clone(),
+        _ => format!("it ended with the verdict `{}`", outcome.verdict),
+    }
+}
+
+fn confined(level: Level, mut call: Call) -> Call {
     call.sandbox = Sandbox::new(level);
     call.timeout = Some(Duration::from_secs(10));
-    call.limits.memory_bytes = Some(MEMORY_BYTES);
-    call.limits.processes = Some(PROCESSES);
-    call.self_test = Some(test);
     call
 }
 
-/// A file that is gone with this.
-struct Canary(std::path::PathBuf);
+/// A file that the host has open, and that is gone with this.
+struct Canary {
+    path: std::path::PathBuf,
+    /// Device and inode.
+    number: (u64, u64),
+    _open: std::fs::File,
+}
 
 impl Canary {
-    fn new() -> std::io::Result<Self> {
-        let name = format!("fairtrial-canary-{}", std::process::id());
+    fn new() -> io::Result<Self> {
+        let name = format!("fairtrial-canary-{:016x}", crate::scratch::random());
         let path = std::env::temp_dir().join(name);
         let mut options = std::fs::OpenOptions::new();
-        options.write(true).create_new(true);
-        std::fs::remove_file(&path).ok(); // of a process that had our number
-        std::io::Write::write_all(&mut options.open(&path)?, b"canary")?;
-        Ok(Self(path))
+        let mut open = options.write(true).create_new(true).open(&path)?;
+        io::Write::write_all(&mut open, b"canary")?;
+        let facts = open.metadata()?;
+        Ok(Self {
+            path,
+            number: (facts.dev(), facts.ino()),
+            _open: open,
+        })
     }
 }
 
 impl Drop for Canary {
     fn drop(&mut self) {
-        std::fs::remove_file(&self.0).ok(); // nobody else's concern
+        std::fs::remove_file(&self.path).ok(); // nobody else's concern
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempts(list: &[(&str, bool)]) -> Attempts {
+        let named = list
+            .iter()
+            .map(|(what, refused)| ((*what).to_owned(), *refused));
+        named.collect()
+    }
+
+    /// SB-41
+    #[test]
+    fn what_one_route_allows_was_not_refused() {
+        let mut proof = Proof::default();
+        proof.add(
+            "command",
+            Ok(attempts(&[("connect", true), ("unshare", true)])),
+        );
+        proof.add(
+            "worker",
+            Ok(attempts(&[("connect", true), ("unshare", false)])),
+        );
+        assert_eq!(
+            proof.attempts,
+            attempts(&[("connect", true), ("unshare", false)])
+        );
+        assert_eq!(proof.disproved(), ["seccomp"]);
+        proof.add("another", Err("no such thing".into()));
+        assert_eq!(
+            proof.untried,
+            [("another".to_owned(), "no such thing".to_owned())]
+        );
     }
 }

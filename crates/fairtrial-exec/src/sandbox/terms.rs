@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Level, Means, Network, Sandbox};
 use crate::call::{Call, Work};
+use crate::linux::seccomp::Internet;
 use crate::protocol::launcher::{self, Bind, Confine, LeafLimits, World};
 
 /// Added to a candidate's score when the host is short of memory: it goes before anybody else.
@@ -43,10 +44,10 @@ const SEEN: [&str; 24] = [
 const STRICT_SCRATCH: &str = "/fairtrial";
 
 /// Where a call finds the directory that is `scratch` to the engine.
-pub(crate) fn scratch_seen(level: Level, scratch: &Path) -> &Path {
+pub(crate) fn scratch_seen<'a>(level: Level, means: &Means, scratch: &'a Path) -> &'a Path {
     match level {
-        Level::Strict => Path::new(STRICT_SCRATCH),
-        Level::None | Level::Limits => scratch,
+        Level::Strict if means.no_namespaces().is_none() => Path::new(STRICT_SCRATCH),
+        _ => scratch,
     }
 }
 
@@ -79,15 +80,17 @@ impl Terms {
 
     /// What the launcher is asked for. `scratch` is the only directory of the call's own; `paths` are where its
     /// interpreter finds itself.
-    pub(crate) fn confine(&self, scratch: &Path, paths: &[PathBuf]) -> Confine {
-        let scratch = scratch_seen(self.sandbox.level, scratch);
+    pub(crate) fn confine(&self, means: &Means, scratch: &Path, paths: &[PathBuf]) -> Confine {
+        let scratch = scratch_seen(self.sandbox.level, means, scratch);
         let places = [Path::new("/dev/null"), Path::new("/dev/shm"), scratch];
         let writable = places.into_iter().chain(self.cwd.as_deref());
         let writable = writable.chain(self.sandbox.write.iter().map(PathBuf::as_path));
         let address_space = self.sandbox.address_space;
         let cpus = self.sandbox.cpus.iter().flatten();
+        let strict = self.sandbox.level == Level::Strict;
+        let namespaces = strict && means.no_namespaces().is_none();
         Confine {
-            leaf: Some(LeafLimits {
+            leaf: means.cgroups().then_some(LeafLimits {
                 memory_bytes: self.memory_bytes,
                 processes: self.processes,
             }),
@@ -98,18 +101,22 @@ impl Terms {
             // One above what was asked for: reaching that is the breach, which whoever counts from outside then sees.
             user_tasks: self
                 .processes
-                .filter(|_| Means::here().counts_users_at(self.sandbox.level))
+                .filter(|_| means.counts_users_at(self.sandbox.level))
                 .map(|most| most.saturating_add(1)),
             oom_score: 0,
-            writable: (Means::here().landlock > 0).then(|| writable.map(bytes).collect()),
+            writable: (means.landlock() > 0).then(|| writable.map(bytes).collect()),
             cpus: cpus.filter_map(|cpu| u32::try_from(*cpu).ok()).collect(),
-            world: (self.sandbox.level == Level::Strict).then(|| self.world(scratch, paths)),
+            world: namespaces.then(|| self.world(scratch, paths)),
+            filter: strict.then_some(match self.sandbox.network {
+                Network::None | Network::Loopback if !namespaces => Internet::Refused,
+                _ => Internet::Namespaced,
+            }),
         }
     }
 
     /// As [`Terms::confine`], for a program that no zygote prepared.
-    pub(crate) fn confine_program(&self, scratch: &Path) -> Confine {
-        let mut confine = self.confine(scratch, &[]);
+    pub(crate) fn confine_program(&self, means: &Means, scratch: &Path) -> Confine {
+        let mut confine = self.confine(means, scratch, &[]);
         let ground = groundwork();
         confine.oom_score = ground.oom_score;
         confine.rlimits.extend(ground.rlimits);

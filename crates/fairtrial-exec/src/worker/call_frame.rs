@@ -43,7 +43,8 @@ pub(crate) fn call_frame(
         Some(_) => Changes::new(), // it got the rest at its start
         None => worker_environment(site, worker_id),
     };
-    let scratch = scratch.map(|scratch| scratch_seen(call.sandbox.level, scratch.path()));
+    let (level, means) = (call.sandbox.level, &site.context.means);
+    let scratch = scratch.map(|scratch| scratch_seen(level, means, scratch.path()));
     if let Some(scratch) = scratch {
         let tmpdir = OsString::from(scratch);
         if call.sandbox.level == Level::Strict {

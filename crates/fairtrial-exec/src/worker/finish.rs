@@ -157,6 +157,7 @@ impl Worker {
         let facts = Facts {
             call: &current.dispatch.call,
             mode: self.mode,
+            means: &self.site.context.means,
             clock: self.site.context.clock,
             submitted_ns: current.dispatch.submitted_ns,
             began_ns: current.began_ns,

@@ -15,9 +15,9 @@ use crate::linux::proc_files::ProcFiles;
 use crate::linux::proc_status::Status;
 use crate::linux::proc_tree::descendants;
 use crate::metrics::{MeasuredBy, Metrics, PeakSource};
-use crate::outcome::{EncodedValue, ErrorReport, Exit, Outcome};
+use crate::outcome::{EncodedValue, ErrorReport, Exit, KilledBy, Outcome};
 use crate::protocol::launcher::{Cause, End};
-use crate::sandbox::{Level, in_force};
+use crate::sandbox::{Counters, Level, Means, in_force};
 use crate::spill::{Body, SettleError};
 use crate::value::{self, Value};
 use crate::verdict::Verdict;
@@ -26,6 +26,7 @@ use crate::verdict::Verdict;
 pub(crate) struct Facts<'a> {
     pub(crate) call: &'a Call,
     pub(crate) mode: Mode,
+    pub(crate) means: &'a Means,
     pub(crate) clock: Clock,
     pub(crate) submitted_ns: u64,
     pub(crate) began_ns: Option<u64>,
@@ -47,6 +48,7 @@ pub(crate) struct Measured {
     system_ns: Option<u64>,
     pub(crate) peak: Option<(u64, PeakSource)>,
     leaked: Option<u64>,
+    counters: Counters,
     by: Option<MeasuredBy>,
     /// Resident now, of a worker that lives on.
     pub(crate) rss_bytes: Option<u64>,
@@ -75,6 +77,7 @@ impl Measured {
             system_ns: Some(end.system_ns),
             peak: Some(peak),
             leaked: Some(end.leaked),
+            counters: counters(end),
             by: Some(MeasuredBy::Engine),
             rss_bytes: None,
         }
@@ -105,9 +108,22 @@ impl Measured {
             system_ns: cpu.map(|cpu| cpu.system_ns),
             peak: status.and_then(|status| Some((status.hwm_bytes?, PeakSource::Vmhwm))),
             leaked,
+            counters: Counters::default(), // those of all its calls would mislead
             by: Some(MeasuredBy::Engine),
             rss_bytes: status.and_then(|status| status.rss_bytes),
         }
+    }
+}
+
+fn counters(end: &End) -> Counters {
+    let leaf = end.leaf.as_ref();
+    Counters {
+        voluntary_switches: Some(end.counts.voluntary_switches),
+        involuntary_switches: Some(end.counts.involuntary_switches),
+        minor_faults: Some(end.counts.minor_faults),
+        major_faults: Some(end.counts.major_faults),
+        throttled_ns: leaf.and_then(|leaf| leaf.throttled_ns),
+        memory_stall_ns: leaf.and_then(|leaf| leaf.memory_stall_ns),
     }
 }
 
@@ -194,7 +210,7 @@ pub(crate) fn ended(
             Some(error) => format!("its directory was full: {}", error.message),
             None => "its directory was full".to_owned(),
         };
-        let error = Some(ErrorReport::new("DiskLimit", message));
+        let error = Some(ErrorReport::new("ScratchFull", message));
         return Ok(facts.outcome(Verdict::DiskLimit, None, error, exit));
     }
     Ok(facts.outcome(verdict, value, error, exit))
@@ -471,13 +487,19 @@ impl Facts<'_> {
         exit: Option<Exit>,
     ) -> Outcome {
         let metrics = self.metrics();
+        let mut in_force = in_force(self.call, self.mode, self.means);
+        if self.began_ns.is_some() {
+            in_force.counters = self.measured.counters;
+        }
+        let unexplained = exit == Some(Exit::Signal(libc::SIGKILL)) && verdict == Verdict::Signal;
         Outcome {
             verdict,
             value,
             error,
             exit,
+            killed_by: unexplained.then_some(KilledBy::Outside),
             metrics,
-            in_force: in_force(self.call, self.mode),
+            in_force,
             stdout: self.stdout,
             stderr: self.stderr,
         }

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use fairtrial_exec::linux::seccomp::Internet;
 use fairtrial_exec::linux::selftest::{Exhaust, SelfTest};
 use fairtrial_exec::protocol::launcher::{
     Bind, Cause, Confine, End, FromLauncher, LeafCounts, LeafLimits, Network, Program, Step,
@@ -128,6 +129,7 @@ fn confine() -> Confine {
         writable: Some(vec![b"/tmp".to_vec()]),
         cpus: vec![0, 1],
         world: Some(world),
+        filter: Some(Internet::Refused),
     }
 }
 
@@ -140,6 +142,7 @@ fn from_launcher() -> Vec<FromLauncher> {
         system_ns: u64::MAX,
         max_rss_bytes: 3,
         sampled_rss_bytes: Some(4),
+        counts: Default::default(),
         leaked: 0,
         survivors: 1,
         scratch_full: true,

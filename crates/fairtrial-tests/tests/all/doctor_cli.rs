@@ -52,9 +52,12 @@ fn the_help_names_the_commands_and_the_exit_codes() {
 #[test]
 fn it_says_for_people_what_works_and_what_is_in_force() {
     let shell = Shell::new();
+    let temporary = shell.path().join("tmp");
+    std::fs::create_dir(&temporary).unwrap();
     let run = shell
         .fairtrial(["doctor"])
         .env("FAIRTRIAL_NODE_ID", "ward 7")
+        .env("TMPDIR", &temporary)
         .run();
     assert_eq!((run.code, &*run.stderr), (Some(0), ""));
     let version = env!("CARGO_PKG_VERSION");
@@ -70,6 +73,10 @@ fn it_says_for_people_what_works_and_what_is_in_force() {
         "\nmechanisms at level `none`\n",
         "\nmechanisms at level `strict`\n",
         ", write_canary denied, ",
+        "\ncontrol groups: ",
+        "\nmeasuring\n  clock source  ",
+        "\n  ASLR          ",
+        " over 1, 5 and 15 minutes\n",
         "\nself-test\n  command  ok: `true` in ",
         "\n  python   ok: `python3` in ",
     ] {
@@ -79,6 +86,8 @@ fn it_says_for_people_what_works_and_what_is_in_force() {
             run.stdout
         );
     }
+    // SB-46: what was tried was tried on files that are gone.
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
     shell.assert_nothing_left();
 }
 
@@ -117,6 +126,39 @@ fn with_json_it_is_one_object_with_a_state_for_each_mechanism() {
         assert_eq!(report["self_test"][test]["ok"], true, "{report}");
     }
     assert!(report["spill"]["free_bytes"].as_u64().unwrap() > 0);
+    // SB-46
+    let measuring = report["measuring"].as_object().unwrap();
+    let names: Vec<_> = measuring.keys().map(String::as_str).collect();
+    let wanted = "clock_source counters governor smt turbo swap_bytes aslr load";
+    assert_eq!(names.join(" "), wanted);
+    assert!(measuring["load"][0].is_f64(), "{report}");
+    assert!(report["cgroups"].is_string(), "{report}");
+}
+
+/// SB-46: one line for each level, with what is missing and what helps; a level less is no failure.
+#[test]
+fn a_level_that_cannot_be_had_is_named_with_what_is_missing() {
+    let shell = Shell::new();
+    let off = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
+    let under = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "sh",
+        "-c",
+        off,
+        "sh",
+    ];
+    let run = shell.fairtrial(["doctor"]).under_all(&under).run();
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{}", run.stdout);
+    let line = "\n  strict   unavailable: userns ENOSPC, user.max_user_namespaces=0\n";
+    assert!(run.stdout.contains(line), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("\n  none     available\n"),
+        "{}",
+        run.stdout
+    );
+    shell.assert_nothing_left();
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use fairtrial_exec::{Backend, EngineError, LocalBackend};
+use fairtrial_exec::{Backend, EngineError};
 use fairtrial_tests::bare;
 use fairtrial_tests::{Cli, Story, json, note};
 use serde_json::{Value as Json, json as j};
@@ -130,14 +130,15 @@ pub(crate) fn as_nobody(program: &Path) -> Command {
 }
 
 /// EX-40: a host that is not the command line stays open to debuggers, and says so.
-#[test]
-fn a_library_host_at_level_none_reports_its_environment_as_unguarded() {
-    let report = LocalBackend::sandbox_report(fairtrial_exec::Level::None);
-    let guard = report
-        .mechanisms
-        .iter()
-        .find(|mechanism| mechanism.name == "environ_guard");
+#[tokio::test]
+async fn a_library_host_at_level_none_reports_its_environment_as_unguarded() {
+    let story = Story::new();
+    let report = story.backend.sandbox_report(fairtrial_exec::Level::None);
+    let report = report.await.expect("nothing has to be tried");
+    let mut mechanisms = report.in_force.mechanisms.iter();
+    let guard = mechanisms.find(|mechanism| mechanism.name == "environ_guard");
     assert_eq!(guard.map(|guard| guard.state.name()), Some("unavailable"));
+    story.end().await;
 }
 
 /// EX-38, EX-41

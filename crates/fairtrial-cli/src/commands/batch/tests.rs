@@ -1,6 +1,6 @@
 use super::*;
 use fairtrial_exec::{
-    Body, Call, Captured, EncodedValue, EngineError, Event, InForce, Level, Metrics, Outcome,
+    Body, Call, Captured, EncodedValue, EngineError, Event, InForce, Metrics, Outcome,
     ResultFormat, Shutdown, Work,
 };
 use serde_json::Value as Json;
@@ -54,6 +54,7 @@ fn outcome(argv: &[impl AsRef<str>]) -> Outcome {
         }),
         error: None,
         exit: None,
+        killed_by: None,
         stdout: Captured {
             head: vec![b'x'; output],
             ..Captured::default()
@@ -61,10 +62,8 @@ fn outcome(argv: &[impl AsRef<str>]) -> Outcome {
         stderr: Captured::default(),
         metrics: Metrics::default(),
         in_force: InForce {
-            requested: Level::None,
-            effective: Level::None,
             mode: "command",
-            mechanisms: Vec::new(),
+            ..InForce::default()
         },
     }
 }

@@ -21,6 +21,19 @@ pub enum Kind {
     None,
 }
 
+impl Kind {
+    /// The word for the report.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Delegated => "delegated v2 subtree",
+            Self::RootV2 => "root on v2",
+            Self::Hybrid => "root on hybrid",
+            Self::None => "none",
+        }
+    }
+}
+
 /// What a leaf can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {

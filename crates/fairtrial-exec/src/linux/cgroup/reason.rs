@@ -5,6 +5,8 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
+use crate::linux::errno as errnos;
+
 /// Why a way to cgroups, or a controller, is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
@@ -28,7 +30,7 @@ impl Reason {
     /// From a refusal by the kernel.
     pub(super) fn refused(errno: Errno, attempt: &str, path: &Path) -> Self {
         Self {
-            errno: Some(name(errno)),
+            errno: Some(errnos::name(errno.raw_os_error())),
             what: format!("cannot {attempt} `{}`", path.display()),
             hint: hint(errno),
         }
@@ -70,30 +72,5 @@ fn hint(errno: Errno) -> &'static str {
             "too many cgroups: see `cgroup.max.descendants` and `cgroup.max.depth`"
         }
         _ => "",
-    }
-}
-
-fn name(errno: Errno) -> &'static str {
-    match errno {
-        Errno::PERM => "EPERM",
-        Errno::NOENT => "ENOENT",
-        Errno::SRCH => "ESRCH",
-        Errno::IO => "EIO",
-        Errno::AGAIN => "EAGAIN",
-        Errno::NOMEM => "ENOMEM",
-        Errno::ACCESS => "EACCES",
-        Errno::BUSY => "EBUSY",
-        Errno::EXIST => "EEXIST",
-        Errno::NODEV => "ENODEV",
-        Errno::NOTDIR => "ENOTDIR",
-        Errno::INVAL => "EINVAL",
-        Errno::NFILE => "ENFILE",
-        Errno::MFILE => "EMFILE",
-        Errno::NOSPC => "ENOSPC",
-        Errno::ROFS => "EROFS",
-        Errno::NOSYS => "ENOSYS",
-        Errno::LOOP => "ELOOP",
-        Errno::OPNOTSUPP => "EOPNOTSUPP",
-        _ => "another errno",
     }
 }

@@ -1,0 +1,371 @@
+//! Which mechanisms hold for a call on this machine, and how well.
+
+use std::sync::OnceLock;
+
+use super::means::{Lack, Means};
+use super::needs;
+use super::report::{Counters, InForce, Mechanism, State};
+use super::{Level, Network, Sandbox};
+use crate::call::{Call, Work};
+use crate::linux::landlock;
+use crate::worker::Mode;
+
+/// What holds for a call: what its level brings on this machine, and the limits that were asked for.
+pub(crate) fn in_force(call: &Call, mode: Mode, means: &Means) -> InForce {
+    let sandbox = &call.sandbox;
+    let level = sandbox.level;
+    let mut mechanisms = standing(sandbox, mode, means);
+    if matches!(call.work, Work::Pickled(_)) {
+        // The caller's own function works in the caller's own directory.
+        mechanisms.retain(|mechanism| mechanism.name != "scratch");
+    }
+    let limits = &call.limits;
+    let cgroups = level != Level::None;
+    let asked = [
+        limits.cpu.is_some().then(|| cpu(cgroups, means)),
+        limits
+            .memory_bytes
+            .is_some()
+            .then(|| by_cgroup("memory", cgroups.then(|| means.memory()))),
+        limits.processes.is_some().then(|| processes(level, means)),
+    ];
+    mechanisms.extend(asked.into_iter().flatten());
+    if level == Level::None && (limits.open_files.is_some() || limits.file_bytes.is_some()) {
+        mechanisms.push(rlimits(mode));
+    }
+    for (_, name) in means.disproved().iter().filter(|(of, _)| *of == level) {
+        let found = mechanisms.iter_mut().find(|one| one.name == *name);
+        if let Some(mechanism) = found.filter(|one| one.state == State::Enforced) {
+            mechanism.state = State::Partial;
+            mechanism.hint = "its self-test was not refused";
+        }
+    }
+    InForce {
+        requested: level,
+        effective: needs::effective(sandbox, &mechanisms),
+        on_missing: sandbox.on_missing,
+        mode: mode.name(),
+        mechanisms,
+        counters: Counters::default(),
+    }
+}
+
+/// Why a call that wants its whole level cannot have it on this machine.
+pub(crate) fn lacking(call: &Call, mode: Mode, means: &Means) -> Option<String> {
+    needs::refusal(call, &in_force(call, mode, means).mechanisms)
+}
+
+/// What a call's level has and this machine lacks.
+pub(crate) fn missing(call: &Call, mode: Mode, means: &Means) -> Vec<Mechanism> {
+    let mechanisms = in_force(call, mode, means).mechanisms;
+    let missing = needs::missing(call.sandbox.level, &call.sandbox, &mechanisms);
+    missing.into_iter().cloned().collect()
+}
+
+/// What a level brings to every call, whatever its limits.
+fn standing(sandbox: &Sandbox, mode: Mode, means: &Means) -> Vec<Mechanism> {
+    // Without namespaces `strict` is what `limits` is, and the filter of system calls.
+    let level = match means.no_namespaces() {
+        Some(_) => sandbox.level.min(Level::Limits),
+        None => sandbox.level,
+    };
+    let mut all = vec![
+        entry("session", State::Enforced, "setsid"),
+        tree_kill(level, means),
+        entry(
+            "orphan_guard",
+            State::Enforced,
+            "launcher, parent-death signal",
+        ),
+        entry("clean_env", State::Enforced, "allow-list"),
+        entry("closed_fds", State::Enforced, "close_range"),
+        environ_guard(level, means),
+        match level {
+            Level::Strict => entry(
+                "scratch",
+                State::Enforced,
+                "file system of its own, with a quota",
+            ),
+            _ => entry("scratch", State::Enforced, "private directory"),
+        },
+        entry("wall", State::Enforced, "launcher's timer"),
+        entry("output", State::Enforced, "counted by the engine"),
+    ];
+    if level >= Level::Limits {
+        all.extend([
+            rlimits(mode),
+            entry("oom_score", State::Enforced, "oom_score_adj +800"),
+            entry("no_new_privs", State::Enforced, "prctl"),
+            entry("capabilities", State::Enforced, "all sets empty"),
+            signal_scope(level, means),
+            write_scope(level, mode, means),
+        ]);
+    }
+    if sandbox.cpus.is_some() {
+        all.push(entry(
+            "cpus",
+            State::Partial,
+            "affinity, which a program can change",
+        ));
+    }
+    match sandbox.level {
+        Level::None => {}
+        Level::Limits => all.push(entry(
+            "network",
+            State::Unavailable,
+            "the host's: open at this level",
+        )),
+        Level::Strict => all.extend(world(sandbox, means)),
+    }
+    all
+}
+
+/// What only `strict` has.
+fn world(sandbox: &Sandbox, means: &Means) -> Vec<Mechanism> {
+    let lack = means.no_namespaces();
+    let namespaces = ["userns", "pidns", "ipcns", "utsns", "mountns"];
+    let mut all: Vec<_> = namespaces.map(|name| namespace(name, lack)).into();
+    all.push(network(sandbox.network, lack));
+    all.push(entry("seccomp", State::Enforced, "deny-list"));
+    all.push(match (means.root(), lack) {
+        (true, None) => entry("slot_uid", State::Enforced, "a user of its own"),
+        (true, Some(_)) => entry("slot_uid", State::Unavailable, "needs namespaces"),
+        (false, _) => entry("slot_uid", State::Unavailable, "only root can have one"),
+    });
+    all
+}
+
+fn namespace(name: &'static str, lack: Option<Lack>) -> Mechanism {
+    match lack {
+        None => entry(name, State::Enforced, "namespace of its own"),
+        Some(lack) if lack.mechanism == name => Mechanism {
+            errno: lack.errno,
+            hint: lack.hint,
+            ..entry(name, State::Unavailable, "cannot be set up")
+        },
+        Some(_) => entry(
+            name,
+            State::Unavailable,
+            "not used without the other namespaces",
+        ),
+    }
+}
+
+fn network(asked: Network, lack: Option<Lack>) -> Mechanism {
+    let (state, via) = match (asked, lack) {
+        (Network::Host, _) => (State::Unavailable, "the host's, as asked for"),
+        (Network::None, None) => (
+            State::Enforced,
+            "network namespace without any interface up",
+        ),
+        (Network::Loopback, None) => (State::Enforced, "network namespace with its own loopback"),
+        (_, Some(_)) => (State::Partial, "seccomp: no Internet sockets"),
+    };
+    let failed = lack.filter(|lack| lack.mechanism == "network");
+    Mechanism {
+        errno: failed.and_then(|lack| lack.errno),
+        hint: failed.map_or("", |lack| lack.hint),
+        ..entry("network", state, via)
+    }
+}
+
+fn entry(name: &'static str, state: State, via: &'static str) -> Mechanism {
+    Mechanism::new(name, state, via)
+}
+
+fn tree_kill(level: Level, means: &Means) -> Mechanism {
+    let partial = entry("tree_kill", State::Partial, "subreaper");
+    match level {
+        Level::None => partial,
+        Level::Limits => match means.kill() {
+            Ok(via) => entry("tree_kill", State::Enforced, via),
+            Err(hint) => Mechanism { hint, ..partial },
+        },
+        Level::Strict => entry(
+            "tree_kill",
+            State::Enforced,
+            "death of the namespace's init",
+        ),
+    }
+}
+
+/// By the cgroup of a confined call, where there is one.
+fn by_cgroup(name: &'static str, group: Option<Result<&'static str, &'static str>>) -> Mechanism {
+    let sampled = entry(name, State::Sampled, "proc every 10 ms");
+    match group {
+        None => sampled,
+        Some(Ok(via)) => entry(name, State::Enforced, via),
+        Some(Err(hint)) => Mechanism { hint, ..sampled },
+    }
+}
+
+fn processes(level: Level, means: &Means) -> Mechanism {
+    const NAME: &str = "processes";
+    if level != Level::None && means.counts_users_at(level) {
+        let via = "RLIMIT_NPROC of a user counted alone";
+        return entry(NAME, State::Enforced, via);
+    }
+    by_cgroup(NAME, (level != Level::None).then(|| means.processes()))
+}
+
+fn cpu(cgroups: bool, means: &Means) -> Mechanism {
+    if cgroups && means.cpu_time().is_ok() {
+        entry("cpu", State::Sampled, "cgroup every 10 ms")
+    } else {
+        entry("cpu", State::Sampled, "proc every 10 ms")
+    }
+}
+
+fn rlimits(mode: Mode) -> Mechanism {
+    match mode {
+        // The next call may ask for more, so the hard limit stays, and code can raise the soft one to it.
+        Mode::Reuse => Mechanism {
+            hint: "a call with a process of its own (`fresh`) has hard ones",
+            ..entry("rlimits", State::Partial, "setrlimit, soft limits")
+        },
+        Mode::Fresh | Mode::Command => entry("rlimits", State::Enforced, "setrlimit"),
+    }
+}
+
+const LANDLOCK_HINT: &str = "needs Landlock: Linux 5.13 with `landlock` in the `lsm=` list";
+const SCOPES_HINT: &str = "needs Landlock ABI 6: Linux 6.12";
+
+fn signal_scope(level: Level, means: &Means) -> Mechanism {
+    match (level, means.landlock()) {
+        (Level::Strict, _) => entry("signal_scope", State::Enforced, "pid and network namespace"),
+        (_, landlock::SCOPES_ABI..) => entry("signal_scope", State::Enforced, "Landlock"),
+        _ => Mechanism {
+            hint: SCOPES_HINT,
+            ..entry(
+                "signal_scope",
+                State::Unavailable,
+                "nothing keeps signals inside",
+            )
+        },
+    }
+}
+
+fn write_scope(level: Level, mode: Mode, means: &Means) -> Mechanism {
+    match (level, mode, means.landlock()) {
+        (Level::Strict, _, 1..) => entry(
+            "write_scope",
+            State::Enforced,
+            "mount namespace and Landlock",
+        ),
+        (Level::Strict, ..) => entry("write_scope", State::Enforced, "mount namespace"),
+        (_, Mode::Reuse, 1..) => entry(
+            "write_scope",
+            State::Partial,
+            "Landlock; the directories of all calls",
+        ),
+        (_, _, 1..) => entry("write_scope", State::Enforced, "Landlock"),
+        _ => Mechanism {
+            hint: LANDLOCK_HINT,
+            ..entry(
+                "write_scope",
+                State::Unavailable,
+                "nothing keeps it from writing",
+            )
+        },
+    }
+}
+
+/// Whether a candidate can read this process's own environment in `/proc` (EX-40).
+fn environ_guard(level: Level, means: &Means) -> Mechanism {
+    match level {
+        Level::Strict => {
+            return entry(
+                "environ_guard",
+                State::Enforced,
+                "pid namespace with its own /proc",
+            );
+        }
+        Level::Limits if means.landlock() > 0 => {
+            return entry(
+                "environ_guard",
+                State::Enforced,
+                "Landlock, no capabilities",
+            );
+        }
+        _ => {}
+    }
+    // A host decides this before it makes a backend, if at all; to ask for each call takes two system calls.
+    static HIDDEN: OnceLock<(bool, bool)> = OnceLock::new();
+    let (state, via) = match *HIDDEN.get_or_init(|| {
+        let hidden = crate::linux::process::is_hidden_from_same_user();
+        (hidden, rustix::process::geteuid().is_root())
+    }) {
+        (true, false) => (State::Enforced, "undumpable engine"),
+        (true, true) => (
+            State::Partial,
+            "undumpable engine, but a candidate that is root reads it all the same",
+        ),
+        (false, _) => (
+            State::Unavailable,
+            "the host process stays readable, for debuggers",
+        ),
+    };
+    let hint = match (level, state) {
+        (Level::None, _) | (_, State::Enforced) => "",
+        _ => LANDLOCK_HINT,
+    };
+    Mechanism {
+        hint,
+        ..entry("environ_guard", state, via)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::{PickledWork, PythonTerms};
+
+    fn state(call: &Call, mode: Mode, name: &str) -> Option<State> {
+        let mechanisms = in_force(call, mode, &Means::default()).mechanisms;
+        let found = mechanisms.iter().find(|mechanism| mechanism.name == name)?;
+        Some(found.state)
+    }
+
+    #[test]
+    fn a_limit_that_code_can_raise_again_is_not_called_enforced() {
+        let mut call = Call::source("", "f", Vec::new());
+        call.sandbox = Sandbox::new(Level::None);
+        assert_eq!(state(&call, Mode::Fresh, "rlimits"), None);
+        call.limits.open_files = Some(64);
+        assert_eq!(state(&call, Mode::Fresh, "rlimits"), Some(State::Enforced));
+        assert_eq!(state(&call, Mode::Reuse, "rlimits"), Some(State::Partial));
+    }
+
+    #[test]
+    fn only_a_call_that_has_a_directory_is_said_to_have_one() {
+        let source = Call::source("", "f", Vec::new());
+        let pickled = Call::new(Work::Pickled(PickledWork {
+            body: Vec::new().into(),
+            python: PythonTerms::default(),
+        }));
+        assert_eq!(
+            state(&source, Mode::Fresh, "scratch"),
+            Some(State::Enforced)
+        );
+        assert_eq!(state(&pickled, Mode::Reuse, "scratch"), None);
+    }
+
+    /// SB-41
+    #[test]
+    fn what_did_not_hold_when_it_was_tried_is_not_called_enforced() {
+        let means = Means::default();
+        means.tried(Level::Limits, &["write_scope", "oom_score"]);
+        let mut call = Call::command(["true"]);
+        call.sandbox = Sandbox::new(Level::Limits);
+        let in_force = |call: &Call| in_force(call, Mode::Command, &means);
+        let weak = in_force(&call);
+        let is_weak = |name| weak.weak().any(|mechanism| mechanism.name == name);
+        assert!(is_weak("write_scope") && is_weak("oom_score"));
+        assert_eq!(weak.effective, Level::None);
+        call.sandbox = Sandbox::new(Level::Strict);
+        assert!(in_force(&call).weak().all(|one| one.name != "oom_score"));
+        call.sandbox = Sandbox::new(Level::Limits);
+        means.tried(Level::Limits, &[]);
+        assert!(in_force(&call).weak().all(|one| one.name != "oom_score"));
+    }
+}
