@@ -1,6 +1,6 @@
 //! What confines a task, prepared before its process exists.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -13,7 +13,7 @@ use fairtrial_exec::linux::proc_tree::descendants;
 use fairtrial_exec::linux::user_namespace::UserNamespace;
 use fairtrial_exec::linux::world::{self, Init, Lifeline};
 use fairtrial_exec::protocol::launcher::{
-    self as protocol, Confine, LeafCounts, Program, Step, TaskId,
+    self as protocol, Confine, LeafCounts, Program, Step, TaskId, World,
 };
 
 use crate::serve::Launcher;
@@ -26,6 +26,8 @@ pub(crate) struct Nest {
     pub(crate) users: UserNamespace,
     lifeline: Lifeline,
     taken: BTreeSet<u32>,
+    /// Worlds that could be mounted, their directories apart.
+    proven: HashSet<World>,
 }
 
 /// What confines one task, beside what its process does itself.
@@ -127,6 +129,22 @@ impl Launcher {
             return Ok((Plan::default(), Cell::default()));
         };
         let mut cell = Cell::default();
+        match self.fill(&mut cell, task, confine, birth) {
+            Ok(plan) => Ok((plan, cell)),
+            Err(refusal) => {
+                self.abandon(cell);
+                Err(refusal)
+            }
+        }
+    }
+
+    fn fill(
+        &mut self,
+        cell: &mut Cell,
+        task: TaskId,
+        confine: &Confine,
+        birth: Birth,
+    ) -> Result<Plan, Refusal> {
         let mut means = Means::default();
         if let Some(limits) = &confine.leaf {
             cell.leaf = self.leaf(limits).map_err(at(Step::Leaf))?;
@@ -141,13 +159,14 @@ impl Launcher {
             cell.user = nest.take_user();
             let init = world::start(&nest.users, world, cell.user, &nest.lifeline)
                 .map_err(at(Step::Namespaces))?;
+            nest.prove(world, &init).map_err(at(Step::Mounts))?;
             self.by_pid.insert(init.pid, task);
+            let init = cell.init.insert(init);
+            cell.scratch = Some(world.scratch.clone());
             let copy = |fd: &OwnedFd| fd.try_clone().map_err(at(Step::Descriptors));
             (means.user, means.init) = (cell.user, Some((copy(&init.pidfd)?, copy(&init.ready)?)));
-            (cell.init, cell.scratch) = (Some(init), Some(world.scratch.clone()));
         }
-        let plan = confine::plan(confine, means, birth).map_err(at(Step::Landlock))?;
-        Ok((plan, cell))
+        confine::plan(confine, means, birth).map_err(at(Step::Landlock))
     }
 
     /// Its streams are its own, to be opened by name too.
@@ -216,13 +235,32 @@ impl Launcher {
                 users: UserNamespace::create(FIRST_USER)?,
                 lifeline: Lifeline::new()?,
                 taken: BTreeSet::new(),
+                proven: HashSet::new(),
             });
         }
         Ok(self.nest.as_mut().expect("just made"))
     }
 }
 
+/// Kinds of worlds that are remembered.
+const MOST_PROVEN: usize = 256;
+
 impl Nest {
+    /// The first of its kind is waited for, since only its init knows why something cannot be mounted. The others are
+    /// waited for by their own processes, which just end if there is nothing to wait for.
+    fn prove(&mut self, world: &World, init: &Init) -> io::Result<()> {
+        let mut kind = world.clone();
+        kind.scratch.clear();
+        if self.proven.contains(&kind) {
+            return Ok(());
+        }
+        init.is_mounted()?;
+        if self.proven.len() < MOST_PROVEN {
+            self.proven.insert(kind);
+        }
+        Ok(())
+    }
+
     /// A user that no other living call has.
     fn take_user(&mut self) -> Option<u32> {
         let (base, count) = self.users.slots?;

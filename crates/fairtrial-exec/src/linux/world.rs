@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Component, Path, PathBuf};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{DumpableBehavior, Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
 use super::clone::{clone, enter, exit};
@@ -37,7 +38,26 @@ pub struct Init {
     pub ready: OwnedFd,
 }
 
+/// Longer than mounting takes; then its process waits on.
+const MOUNTING: Timespec = Timespec {
+    tv_sec: 5,
+    tv_nsec: 0,
+};
+
 impl Init {
+    /// Waits until all is mounted. If that failed the init is gone, and this is why.
+    pub fn is_mounted(&self) -> io::Result<()> {
+        let mut ready = [PollFd::new(&self.ready, PollFlags::IN)];
+        poll(&mut ready, Some(&MOUNTING))?;
+        let ready = ready[0].revents();
+        if ready.contains(PollFlags::IN) || !ready.contains(PollFlags::HUP) {
+            return Ok(());
+        }
+        let ended = waitpid(Pid::from_raw(self.pid), WaitOptions::empty())?;
+        let errno = ended.and_then(|(_, status)| status.exit_status());
+        Err(io::Error::from_raw_os_error(errno.unwrap_or(libc::ESRCH)))
+    }
+
     /// Ends it and all that is in its namespaces.
     pub fn kill(&self) {
         super::signals::send(&self.pidfd, libc::SIGKILL).ok(); // already gone is as good

@@ -295,3 +295,26 @@ async fn a_daemon_dies_with_its_call_at_every_level() {
         story.end().await;
     }
 }
+
+/// SB-66
+#[test]
+fn the_manual_says_what_is_not_defended() {
+    let manual = include_str!("../../../../docs/security.md");
+    let (_, rest) = manual
+        .split_once("## What is not defended")
+        .expect("a section");
+    let (section, _) = rest.split_once("\n## ").expect("another one after it");
+    let undefended = [
+        "Exploits of the kernel",
+        "Side channels",
+        "Talk between calls",
+        "Contention",
+        "GPU",
+        "Reads and the network at `limits`",
+        "at `none`",
+    ];
+    for word in undefended {
+        assert!(section.contains(word), "{word}");
+    }
+    assert!(manual.contains("micro-VM"));
+}

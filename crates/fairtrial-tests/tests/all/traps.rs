@@ -257,6 +257,32 @@ fn in_a_container_limits_works_and_strict_fails_with_the_step() {
     assert!(strict.stderr.contains("`userns`"), "{}", strict.stderr);
 }
 
+/// SB-21, SB-68: a container's `/proc` has parts covered, and the kernel gives no uncovered one to those inside.
+#[test]
+fn where_nothing_can_be_mounted_strict_fails_with_the_step() {
+    if !geteuid().is_root() {
+        return note("skipped: needs root, to cover a part of `/proc`");
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let source = dir.path().join("two.py");
+    std::fs::write(&source, "def f():\n    return 2\n").expect("a file can be written");
+    let source = source.to_str().expect("a temporary path is text");
+    let cover = "mount --bind /dev/null /proc/interrupts && exec \"$@\"";
+    for arguments in [&["--", "true"][..], &[source, "--function", "f"]] {
+        let strict = ["exec", "--sandbox", "strict"].iter().chain(arguments);
+        let failed = Cli::new(strict.copied())
+            .current_dir(dir.path())
+            .env("FAIRTRIAL_SPILL_DIR", dir.path().join("spill"))
+            .under_all(&["unshare", "-m", "sh", "-c", cover, "sh"])
+            .run();
+        assert_eq!(failed.code, Some(3), "{}", failed.stderr);
+        let named = "setup_failed";
+        assert!(failed.stderr.contains(named), "{}", failed.stderr);
+        let step = "mounting what it sees: Operation not permitted";
+        assert!(failed.stderr.contains(step), "{}", failed.stderr);
+    }
+}
+
 /// SB-62: launcher, zygote and engine stay as free as they were.
 #[tokio::test]
 async fn what_confines_a_call_confines_nobody_else() {
