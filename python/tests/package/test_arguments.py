@@ -94,7 +94,7 @@ def test_a_hook_that_cannot_be_called_is_refused():
     """PY-43"""
     backend = ft.LocalBackend(1)
     hooks = [name for name, _ in inspect.getmembers(ft.LocalBackend, inspect.isfunction) if name.startswith("on_")]
-    assert len(hooks) == 6
+    assert len(hooks) == 7
     for name in hooks:
         with pytest.raises(TypeError, match="a hook must be a callable, not 5"):
             getattr(backend, name)(5)
