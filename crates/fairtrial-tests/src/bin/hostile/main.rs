@@ -8,6 +8,7 @@ mod args;
 mod cage;
 mod cell;
 mod census;
+mod company;
 mod compile;
 mod engine;
 mod expect;

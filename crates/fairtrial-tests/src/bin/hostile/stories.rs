@@ -11,6 +11,7 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde_json::{Value as Json, json};
 
 use crate::cage::command;
+use crate::company::keep_company;
 use crate::engine::{
     DIR, GONE_IN, NO_ANSWER, Stage, gate_dir, in_a_word, left_running, tell as hand_over,
     to_answer, wait_until, with_prelude,
@@ -33,6 +34,8 @@ pub(crate) enum Story {
     Hunt,
     /// H35: the command line has a terminal.
     Terminal,
+    /// The worst in one batch with honest calls.
+    Company,
     /// H42: the engine is killed with 50 calls running.
     EngineKilled,
     /// H43: the launcher is.
@@ -58,6 +61,7 @@ pub(crate) async fn tell(stage: &Stage<'_>, story: Story) -> Result<Got, Refusal
     match story {
         Story::Hunt => hunt(stage),
         Story::Terminal => terminal(stage),
+        Story::Company => keep_company(stage),
         Story::EngineKilled => engine_killed(stage).await,
         Story::LauncherKilled => launcher_killed(stage).await,
         Story::FewDescriptors => few_descriptors(stage).await,

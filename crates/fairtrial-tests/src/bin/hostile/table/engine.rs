@@ -1,7 +1,7 @@
 //! H41 to H45: the engine's own deaths and shortages.
 
 use super::{Setting, Trial, ok, python, source, story};
-use crate::expect::Expected::{Denied, EngineError, NotClaimed};
+use crate::expect::Expected::{Denied, EngineError, Held, NotClaimed};
 use crate::stories::Story;
 
 pub(super) fn rows() -> Vec<Trial> {
@@ -15,6 +15,9 @@ pub(super) fn rows() -> Vec<Trial> {
         launcher,
         kill("zygote").levels(ok(), Denied, Denied).fast(),
         kill("init").levels(NotClaimed, Denied, Denied),
+        story("all", "in one batch", Story::Company)
+            .above_none(Held)
+            .fast(),
         story("H42", "50 calls", Story::EngineKilled).fast(),
         story("H43", "", Story::LauncherKilled).endless().fast(),
         python("H44", "", source!("h44_large.py"), "")
