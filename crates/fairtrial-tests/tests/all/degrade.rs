@@ -171,3 +171,27 @@ fn where_user_namespaces_are_switched_off_strict_fails_closed_or_degrades_as_ask
     let userns = &degraded["in_force"]["mechanisms"]["userns"];
     assert_eq!(userns["errno"], "ENOSPC", "{degraded}");
 }
+
+/// SB-26, SB-50: the kernel lets it have one process more than it may, and that one is the breach.
+#[tokio::test]
+async fn without_cgroups_the_tasks_of_a_call_are_counted_by_its_user() {
+    let story = without(Facility::Cgroups);
+    let fork = "import os, resource, signal\ndef f(count):\n    for _ in range(count):\n        if os.fork() == 0:\n            \
+                signal.pause()\n    return resource.getrlimit(resource.RLIMIT_NPROC)[1]\n";
+    let mut call = at(Level::Strict, OnMissing::Fail, Story::call(fork, "[9]"));
+    call.limits.processes = Some(10);
+    let outcome = story.run(call.clone()).await;
+    assert_eq!(json(&outcome), j!(11), "{:?}", outcome.error);
+    assert!(
+        outcome
+            .in_force
+            .mechanisms
+            .iter()
+            .any(|mechanism| mechanism.name == "processes" && mechanism.state == State::Enforced)
+    );
+    let bomb = "import os\ndef f():\n    while True:\n        try:\n            os.fork()\n        except OSError:\n            pass\n";
+    let mut bomb = at(Level::Strict, OnMissing::Fail, Story::call(bomb, "[]"));
+    bomb.limits.processes = Some(10);
+    assert_eq!(story.run(bomb).await.verdict, Verdict::ProcessLimit);
+    story.end().await;
+}
