@@ -9,6 +9,7 @@ pub mod cpu_clock;
 pub mod errno;
 #[cfg(feature = "engine")]
 pub mod file_io;
+pub mod freeze;
 pub mod landlock;
 #[cfg(feature = "engine")]
 pub mod lease;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use fairtrial_exec::linux::monotonic::now_ns;
-use fairtrial_exec::linux::signals;
 use fairtrial_exec::linux::wait::Reaped;
+use fairtrial_exec::linux::{freeze, signals};
 use fairtrial_exec::protocol::launcher::End;
 
 use crate::confine::Cell;
@@ -75,6 +75,10 @@ impl Task {
             self.cell.count_below(self.pid); // with its end they become strays, and may be anybody's
         }
         self.cell.kill(self.pid);
+        let held_together = self.cell.leaf.is_some() || self.cell.init.is_some();
+        if !held_together && self.dead.is_none() && matches!(self.role, Role::Leader) {
+            freeze::kill_below(self.pid);
+        }
         match &self.pidfd {
             Some(pidfd) => {
                 signals::send(pidfd, rustix::process::Signal::KILL.as_raw()).ok(); // already gone is as good

@@ -1,7 +1,7 @@
 //! What the suite is told: by people as options, by itself as parts.
 
 use clap::Parser;
-use fairtrial_exec::Level;
+use fairtrial_exec::{Facility, Level};
 use serde::{Deserialize, Serialize};
 
 /// Runs hostile programs in a cage and says whether the engine held.
@@ -25,9 +25,37 @@ pub(crate) struct Options {
     /// Who runs the engine inside the cage; 0 is root
     #[arg(long, default_value_t = 0)]
     pub(crate) uid: u32,
+    /// What the engine does without, as in `cgroups,landlock`: the next means of each chain have to do
+    #[arg(long, value_delimiter = ',', value_name = "FACILITIES", value_parser = facility)]
+    pub(crate) without: Vec<String>,
     /// Also what is claimed at no level asked for: shows that the programs can do harm, judges nothing
     #[arg(long)]
     pub(crate) unclaimed: bool,
+}
+
+/// The names of what an engine can do without.
+const FACILITIES: [(&str, Facility); 3] = [
+    ("cgroups", Facility::Cgroups),
+    ("landlock", Facility::Landlock),
+    ("namespaces", Facility::Namespaces),
+];
+
+fn facility(text: &str) -> Result<String, String> {
+    match FACILITIES.iter().any(|(name, _)| *name == text) {
+        true => Ok(text.into()),
+        false => Err("one of cgroups, landlock, namespaces".into()),
+    }
+}
+
+impl Options {
+    /// What the engine does without.
+    pub(crate) fn withheld(&self) -> impl Iterator<Item = Facility> {
+        let named = |name: &String| FACILITIES.iter().find(|(known, _)| known == name);
+        self.without
+            .iter()
+            .filter_map(named)
+            .map(|(_, facility)| *facility)
+    }
 }
 
 fn level(text: &str) -> Result<String, String> {

@@ -115,6 +115,7 @@ impl<'a> Stage<'a> {
         config.max_workers = stories::slots(&trial.attack);
         config.spill_dir = Path::new(DIR).join("spill");
         config.adopts_orphans = true;
+        config.without.extend(plan.options.withheld());
         if trial.setting == Setting::SmallDisk {
             config.memfd_cap_bytes = Some(1 << 20);
         }
