@@ -458,3 +458,19 @@ async fn every_interpreter_at_hand_from_3_8_on_serves() {
 }
 
 const VERSION: &str = "import sys\ndef f(): return sys.version_info[1]\n";
+
+/// SB-78, H1: without a cgroup the tree is stopped before it is killed, or it would grow faster than it dies. The
+/// processes end by themselves after a while, should nobody end them.
+#[tokio::test]
+async fn a_tree_that_is_made_anew_all_the_time_is_ended() {
+    let story = Story::new();
+    let mark = format!("comets-{}", std::process::id());
+    let comets = "import os, time\ndef f():\n    end = time.monotonic() + 10\n    for _ in range(20):\n        \
+                  if os.fork() == 0:\n            while time.monotonic() < end:\n                if os.fork() != 0:\n                    \
+                  os._exit(0)\n            os._exit(0)\n    print('up', flush=True)\n    time.sleep(10)\n";
+    let mut call = with_env(Story::call(comets, "[]"), "MARK", &mark);
+    call.timeout = Some(Duration::from_millis(300));
+    assert_eq!(story.run(call).await.verdict, Verdict::Timeout);
+    wait_until("none is left", || running_with(&mark).is_empty()).await;
+    story.end().await;
+}
