@@ -60,6 +60,11 @@ impl Cell {
         })
     }
 
+    /// Whether its task sees a world of its own, or is to.
+    pub(crate) fn has_world(&self) -> bool {
+        self.scratch.is_some()
+    }
+
     /// Whether nothing of the task is left in it.
     pub(crate) fn is_empty(&self) -> bool {
         self.init.is_none() && self.leaf.as_ref().is_none_or(Leaf::is_empty)

@@ -320,7 +320,14 @@ impl Launcher {
         };
         epoll::delete(&self.epoll, &report)?;
         let pid = task.pid;
-        let began_ns = match spawn::read_report(&report) {
+        let report = match spawn::read_report(&report) {
+            // Its init could not mount what it is to see, and took it along.
+            Ok(None) if task.cell.has_world() && !task.killed => {
+                Err((Step::Mounts, rustix::io::Errno::SRCH.raw_os_error()))
+            }
+            report => report,
+        };
+        let began_ns = match report {
             Ok(began_ns) => began_ns,
             Err((step, errno)) => {
                 self.by_pid.remove(&pid); // it exits by itself, as a stray of no interest

@@ -23,6 +23,8 @@ pub(crate) struct Task {
     /// A zygote's first process ended, and its second has not announced itself.
     pub(crate) ended: Option<Reaped>,
     pub(crate) dead: Option<Dead>,
+    /// It was killed from here.
+    pub(crate) killed: bool,
     /// What confines it.
     pub(crate) cell: Cell,
 }
@@ -66,11 +68,13 @@ impl Task {
             watched: None,
             ended: None,
             dead: None,
+            killed: false,
             cell: Cell::default(),
         }
     }
 
     pub(crate) fn kill(&mut self) {
+        self.killed = true;
         if self.dead.is_none() {
             self.cell.count_below(self.pid); // with its end they become strays, and may be anybody's
         }

@@ -5,8 +5,9 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use fairtrial_exec::linux::monotonic::now_ns;
+use fairtrial_exec::linux::seccomp::Internet;
 use fairtrial_exec::protocol::launcher::{
-    Cause, Confine, FromLauncher, Step, TaskId, ToLauncher, Watch,
+    Bind, Cause, Confine, FromLauncher, LeafLimits, Network, Step, TaskId, ToLauncher, Watch, World,
 };
 use fairtrial_tests::{
     Gate, Launcher, Process, Story, bare, note, program, running_with, wait_until,
@@ -347,6 +348,96 @@ fn a_step_that_fails_is_named_with_the_kernels_answer() {
         let task = TaskId(task);
         let failed = FromLauncher::Failed { task, step, errno };
         assert_eq!(launcher.hear(), Some(failed));
+    }
+}
+
+/// SB-22: at each step of a confinement that has all there is, again and again.
+#[tokio::test]
+async fn a_step_that_fails_leaves_nothing_in_the_launcher() {
+    if !rustix::process::geteuid().is_root() {
+        return note("skipped: needs root, to look into the launcher");
+    }
+    let confined = |change: fn(&mut Confine, &mut World)| {
+        let mut world = World {
+            binds: ["/usr", "/bin", "/lib", "/lib64"].map(seen).into(),
+            devices: Vec::new(),
+            scratch: b"/scratch".to_vec(),
+            scratch_bytes: 1 << 20,
+            scratch_inodes: 100,
+            network: Network::None,
+        };
+        let mut confine = Confine {
+            leaf: Some(LeafLimits::default()),
+            oom_score: 800,
+            writable: Some(vec![b"/scratch".to_vec()]),
+            filter: Some(Internet::Namespaced),
+            ..Confine::default()
+        };
+        change(&mut confine, &mut world);
+        confine.world = Some(world);
+        let mut program = program(&["true"]);
+        program.confine = Some(Box::new(confine));
+        program
+    };
+    let mut nowhere = confined(|_, _| {});
+    nowhere.cwd = b"/no/such/place".to_vec();
+    let mut nothing = confined(|_, _| {});
+    nothing.paths = vec![b"/no/such/program".to_vec()];
+    let failing = [
+        (nowhere, Step::Chdir),
+        (nothing, Step::Exec),
+        (
+            confined(|_, world| world.scratch = b"/usr/bin/true/x".to_vec()),
+            Step::Mounts, // or the init is gone before anybody enters
+        ),
+        (
+            confined(|confine, _| confine.rlimits = vec![(99, 1)]),
+            Step::Rlimits,
+        ),
+        (
+            confined(|confine, _| confine.cpus = vec![1023]),
+            Step::Affinity,
+        ),
+    ];
+    let mut launcher = Launcher::start();
+    let own = launcher.process();
+    let descriptors = || {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", own.pid)).expect("it runs");
+        files.count()
+    };
+    let mut after_first = 0;
+    for round in 0..20 {
+        for (number, (program, step)) in failing.iter().enumerate() {
+            launcher.spawn(10 * round + number as u64, program.clone());
+            let said = launcher.hear();
+            assert!(
+                matches!(said, Some(FromLauncher::Failed { step: failed, errno, .. })
+                    if failed == *step || (*step == Step::Mounts && errno == 3)),
+                "{step:?}: {said:?}"
+            );
+        }
+        wait_until("its children are gone", || own.children().is_empty()).await;
+        if round == 0 {
+            after_first = descriptors(); // its cgroup and its namespace stay, for the next
+        }
+    }
+    // A cgroup or two more may have been needed, where the last one's process took long to end: fewer than one each.
+    let most = after_first + 60;
+    wait_until("no descriptor stays", || descriptors() <= most).await;
+    let task = TaskId(1000);
+    launcher.spawn(task.0, confined(|_, _| {}));
+    let said = launcher.hear();
+    assert!(
+        matches!(said, Some(FromLauncher::Spawned { .. })),
+        "{said:?}"
+    );
+}
+
+fn seen(path: &str) -> Bind {
+    Bind {
+        path: path.into(),
+        writable: false,
+        device: false,
     }
 }
 
