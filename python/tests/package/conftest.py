@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import importlib
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -16,6 +17,10 @@ if str(Path(__file__).parent) not in sys.path:
 
 # Most tests are about calls, not about what a level forbids them besides: files of theirs are in the way of it.
 os.environ.setdefault("FAIRTRIAL_SANDBOX", "none")
+
+# In the background of a shell these are ignored, and so by all programs that are started here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 from support import WAIT_S, Gate, environment, nothing_left  # noqa: E402
 
