@@ -325,6 +325,10 @@ impl Call {
         };
         if let Some(cwd) = &self.cwd {
             nul("cwd", cwd.as_os_str())?;
+            if self.sandbox.level == Level::Strict && cwd.parent().is_none() {
+                let problem = "`/` is the whole host; at `strict` name a directory of it";
+                return Err(InvalidCall::new("cwd", problem));
+            }
         }
         match &self.work {
             Work::Command(work) => {

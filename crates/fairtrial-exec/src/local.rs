@@ -105,6 +105,7 @@ impl LocalBackend {
         listener: Box<dyn Listener>,
     ) -> Result<CallHandle, EngineError> {
         call.validate()?;
+        call.sandbox.validate_places()?;
         self.fill_limits(&mut call)?;
         let mut state = self.lock();
         let commands = match &*state {

@@ -199,6 +199,7 @@ impl Sandbox {
             ),
             ("address_space", Level::Limits, self.address_space.is_some()),
             ("devices", Level::Strict, !self.devices.is_empty()),
+            ("cpus", Level::Limits, self.cpus.is_some()),
         ];
         let lacking = |(_, least, asked): &&(_, Level, bool)| *asked && self.level < *least;
         match needed.iter().find(lacking) {
@@ -234,6 +235,23 @@ impl Sandbox {
                     let problem = format!("must be an absolute path, not `{}`", path.display());
                     return Err(refusal(key, problem));
                 }
+                if path.parent().is_none() {
+                    return Err(refusal(
+                        key,
+                        "`/` is the whole host; name what is needed of it",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the places named are there: asked when a call is submitted, which may be elsewhere than where it was made.
+    pub(crate) fn validate_places(&self) -> Result<(), InvalidCall> {
+        for (key, paths) in [("read", &self.read), ("write", &self.write)] {
+            if let Some(path) = paths.iter().find(|path| !path.exists()) {
+                let problem = format!("`{}` is not there, or cannot be seen", path.display());
+                return Err(refusal(key, problem));
             }
         }
         Ok(())

@@ -32,6 +32,11 @@ impl Launcher {
 
     pub(crate) fn leader_died(&mut self, id: TaskId, reaped: Reaped) -> io::Result<()> {
         let Some(task) = self.tasks.get_mut(&id) else {
+            // An init whose worker no zygote has told of yet.
+            let mut forks = self.forks.values_mut();
+            if let Some(fork) = forks.find(|fork| fork.task == Some(id)) {
+                fork.cell.init.take_if(|init| init.pid == reaped.pid);
+            }
             return Ok(());
         };
         if task.pid != reaped.pid {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 
-use fairtrial_exec::linux::cgroup::{Access, EngineName, Leaf, LeafLimits, Leaves};
+use fairtrial_exec::linux::cgroup::{Access, EngineName, Kind, Leaf, LeafLimits, Leaves};
 use fairtrial_exec::linux::confine::{self, Birth, Means};
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::plan::Plan;
@@ -70,15 +70,20 @@ impl Cell {
         self.init.is_none() && self.leaf.as_ref().is_none_or(Leaf::is_empty)
     }
 
-    /// Ends all that is in it at once, where the kernel can; else its processes are found one by one.
-    pub(crate) fn kill(&mut self, leader: i32) {
+    /// Ends all that is in it; `false` where the kernel does not do that at once, and what forks meanwhile may be left.
+    pub(crate) fn kill(&mut self, leader: i32) -> bool {
         self.look(leader);
-        if let Some(leaf) = &self.leaf {
-            leaf.kill();
-        }
+        let at_once = match &self.leaf {
+            Some(leaf) if !leaf.kill() => {
+                leaf.kill_anyhow();
+                false
+            }
+            leaf => leaf.is_some(),
+        };
         if let Some(init) = &self.init {
             init.kill();
         }
+        at_once || self.init.is_some()
     }
 
     /// Without a cgroup: who is below a leader that still lives.
@@ -105,8 +110,11 @@ impl Cell {
             let mut path = format!("/proc/{}/root", init.pid).into_bytes();
             path.extend(scratch);
             // What cannot be asked any more is as it was.
-            self.scratch_full |= rustix::fs::statvfs(path.as_slice())
-                .is_ok_and(|quota| quota.f_bfree == 0 || quota.f_ffree == 0);
+            self.scratch_full |= rustix::fs::statvfs(path.as_slice()).is_ok_and(|quota| {
+                // Without a quota there are none at all.
+                let no_blocks = quota.f_blocks > 0 && quota.f_bfree == 0;
+                no_blocks || (quota.f_files > 0 && quota.f_ffree == 0)
+            });
         }
     }
 }
@@ -155,6 +163,7 @@ impl Launcher {
             cell.leaf = self.leaf(limits).map_err(at(Step::Leaf))?;
             let joins = cell.leaf.as_ref().map_or_else(Vec::new, Leaf::joins);
             let joins = joins.into_iter().map(|join| join.try_clone_to_owned());
+            means.orphans_are_known = cell.leaf.as_ref().is_some_and(Leaf::limits_all);
             means.joins = joins
                 .collect::<io::Result<_>>()
                 .map_err(at(Step::Descriptors))?;
@@ -164,10 +173,12 @@ impl Launcher {
             cell.user = nest.take_user();
             let init = world::start(&nest.users, world, cell.user, &nest.lifeline)
                 .map_err(at(Step::Namespaces))?;
-            nest.prove(world, &init).map_err(at(Step::Mounts))?;
-            self.by_pid.insert(init.pid, task);
             let init = cell.init.insert(init);
             cell.scratch = Some(world.scratch.clone());
+            let proved = nest.prove(world, init);
+            self.by_pid.insert(init.pid, task);
+            proved.map_err(at(Step::Mounts))?;
+            means.orphans_are_known = true;
             let copy = |fd: &OwnedFd| fd.try_clone().map_err(at(Step::Descriptors));
             (means.user, means.init) = (cell.user, Some((copy(&init.pidfd)?, copy(&init.ready)?)));
         }
@@ -181,7 +192,13 @@ impl Launcher {
                 rustix::fs::Uid::from_raw(user),
                 rustix::fs::Gid::from_raw(user),
             );
-            for stream in streams {
+            // Only what was made for it: its input may be a file of somebody else's, or `/dev/null`.
+            let is_pipe = |stream: &&OwnedFd| {
+                rustix::fs::fstat(stream).is_ok_and(|stat| {
+                    rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo
+                })
+            };
+            for stream in streams.iter().filter(is_pipe) {
                 rustix::fs::fchown(stream, Some(user), Some(group)).ok(); // they work without
             }
         }
@@ -217,11 +234,14 @@ impl Launcher {
 
     /// A cgroup of its own, where such can be had.
     fn leaf(&mut self, limits: &protocol::LeafLimits) -> io::Result<Option<Leaf>> {
-        if self.leaves.is_none() && !self.without_leaves {
-            let leaves = EngineName::new(std::process::id(), 0)
-                .and_then(|name| Leaves::new(&Access::find(), &name));
-            // Without one, limits are watched from outside; the engine knows as much.
-            (self.leaves, self.without_leaves) = (leaves.ok(), true);
+        if !self.looked_for_leaves {
+            let access = Access::find();
+            // Without any, limits are watched from outside; the engine has looked, too.
+            if access.kind() != Kind::None {
+                let name = EngineName::new(std::process::id(), 0)?;
+                self.leaves = Some(Leaves::new(&access, &name)?);
+            }
+            self.looked_for_leaves = true;
         }
         let limits = LeafLimits {
             memory_bytes: limits.memory_bytes,

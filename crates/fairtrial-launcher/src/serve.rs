@@ -59,7 +59,7 @@ pub(crate) struct Launcher {
     pub(crate) nest: Option<Nest>,
     pub(crate) leaves: Option<Leaves>,
     /// There are none to be had, or they have been made.
-    pub(crate) without_leaves: bool,
+    pub(crate) looked_for_leaves: bool,
     pub(crate) buffer: Vec<u8>,
 }
 
@@ -93,7 +93,7 @@ impl Launcher {
             scratch: None,
             nest: None,
             leaves: None,
-            without_leaves: false,
+            looked_for_leaves: false,
             buffer: Vec::new(),
         })
     }

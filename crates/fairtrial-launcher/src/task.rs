@@ -78,10 +78,10 @@ impl Task {
         if self.dead.is_none() {
             self.cell.count_below(self.pid); // with its end they become strays, and may be anybody's
         }
-        self.cell.kill(self.pid);
-        let held_together = self.cell.leaf.is_some() || self.cell.init.is_some();
-        if !held_together && self.dead.is_none() && matches!(self.role, Role::Leader) {
-            freeze::kill_below(self.pid);
+        let at_once = self.cell.kill(self.pid);
+        if !at_once && self.dead.is_none() && matches!(self.role, Role::Leader) {
+            let killed = freeze::kill_below(self.pid);
+            self.cell.leaked = self.cell.leaked.max(Some(killed));
         }
         match &self.pidfd {
             Some(pidfd) => {

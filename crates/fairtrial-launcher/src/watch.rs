@@ -1,5 +1,6 @@
 //! Limits of one running call: when to look, and what a look says. Pure but for the look itself.
 
+use fairtrial_exec::linux::cgroup::Leaf;
 use fairtrial_exec::linux::tree_usage::{TreeUsage, tree_usage};
 use fairtrial_exec::protocol::launcher::{Cause, LeafCounts, Watch};
 
@@ -47,8 +48,8 @@ impl Watched {
             watch.memory_bytes.is_some() || watch.cpu_ns.is_some() || watch.processes.is_some();
         let cpu_base_ns = match (watch.cpu_ns, cell.counts()) {
             (None, _) => 0,
-            (Some(_), Some(counts)) => counts.cpu_ns.unwrap_or(0),
-            (Some(_), None) => tree_usage(pid.cast_unsigned()).cpu_ns,
+            (Some(_), Some(counts)) if counts.cpu_ns.is_some() => counts.cpu_ns.unwrap_or(0),
+            (Some(_), _) => tree_usage(pid.cast_unsigned()).cpu_ns,
         };
         let next_sample_ns = samples.then_some(now_ns + SAMPLE_NS);
         Self {
@@ -94,10 +95,12 @@ impl Watched {
         }
         if self.next_sample_ns.is_some_and(|at| now_ns >= at) {
             self.next_sample_ns = Some(now_ns + SAMPLE_NS);
-            let passed = match cell.counts() {
-                Some(counts) => self.judge_leaf(&counts),
-                None => self.judge(&tree_usage(pid.cast_unsigned())),
-            };
+            let leaf = cell.counts();
+            // What no cgroup limits is looked at from outside.
+            let outside = !cell.leaf.as_ref().is_some_and(Leaf::limits_all);
+            let usage = outside.then(|| tree_usage(pid.cast_unsigned()));
+            let by_leaf = leaf.as_ref().and_then(|counts| self.judge_leaf(counts));
+            let passed = by_leaf.or_else(|| usage.and_then(|usage| self.judge(&usage)));
             if let Some(cause) = passed {
                 self.kill_at_ns = Some(now_ns + CONFIRM_NS);
                 return Due::Warn(cause, None);

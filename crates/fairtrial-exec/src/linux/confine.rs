@@ -21,6 +21,8 @@ pub struct Means {
     pub init: Option<(OwnedFd, OwnedFd)>,
     /// Its own user.
     pub user: Option<u32>,
+    /// Whether cgroup or namespace tell who belongs to it, and limit them all.
+    pub orphans_are_known: bool,
 }
 
 /// How a task's process comes about.
@@ -35,7 +37,7 @@ pub enum Birth {
 /// The plan for a task.
 pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
     let mut plan = Plan::default();
-    if !means.joins.is_empty() || means.init.is_some() {
+    if means.orphans_are_known {
         // Its orphans are known by their cgroup or namespace, and whoever gets them waits for them.
         let arguments = [
             Arg::Value(libc::PR_SET_CHILD_SUBREAPER as u64),
@@ -54,7 +56,8 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
         let (init, ready) = (plan.descriptor(init), plan.descriptor(ready));
         plan.lead_in(init);
         let byte = plan.bytes(&[0]);
-        plan.call(Step::Mounts, libc::SYS_read, &[ready, byte, Arg::Value(1)]);
+        let read = [ready, byte, Arg::Value(1)];
+        plan.call_for_something(Step::Mounts, libc::SYS_read, &read); // its end says that the init gave up
         let network = match world.network {
             Network::Host => 0,
             Network::None | Network::Loopback => libc::CLONE_NEWNET,
@@ -220,6 +223,8 @@ fn give_up_privileges(plan: &mut Plan, user: Option<u32>) {
     const STEP: Step = Step::Privileges;
     if let Some(user) = user {
         let user = [Arg::Value(u64::from(user)); 3];
+        let no_groups = [Arg::Value(0), Arg::Value(0)];
+        plan.call(STEP, libc::SYS_setgroups, &no_groups);
         plan.call(STEP, libc::SYS_setresgid, &user);
         plan.call(STEP, libc::SYS_setresuid, &user);
     }
@@ -248,7 +253,7 @@ fn install_filter(plan: &mut Plan, internet: Internet) {
     plan.call(Step::Seccomp, libc::SYS_seccomp, &arguments);
 }
 
-const CPU_MASK_BYTES: usize = 128;
+const CPU_MASK_BYTES: usize = 1024;
 
 fn cpu_mask(cpus: &[u32]) -> [u8; CPU_MASK_BYTES] {
     let mut mask = [0; CPU_MASK_BYTES];

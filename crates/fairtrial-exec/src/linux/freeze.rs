@@ -11,14 +11,14 @@ use super::proc_tree::descendants;
 /// A tree that still grows after so many passes is left to whoever kills its orphans.
 const MOST_PASSES: usize = 20;
 
-/// Kills all below a child of this process that it has not reaped; the child itself is only stopped.
-pub fn kill_below(leader: i32) {
+/// Kills all below a child of this process that it has not reaped, and tells how many; the child itself is only stopped.
+pub fn kill_below(leader: i32) -> u64 {
     let root = leader.cast_unsigned();
     let Ok(first) = descendants(root) else {
-        return;
+        return 0;
     };
     if first.is_empty() {
-        return;
+        return 0;
     }
     // SAFETY: kill takes no pointers; the number is our own child's.
     unsafe { libc::kill(leader, libc::SIGSTOP) };
@@ -44,6 +44,7 @@ pub fn kill_below(leader: i32) {
     for handle in stopped.values() {
         pidfd_send_signal(handle, Signal::KILL).ok(); // likewise
     }
+    stopped.len() as u64
 }
 
 /// A handle on a process if it is of the tree: the handle first, then the look, so that it is the one looked at.

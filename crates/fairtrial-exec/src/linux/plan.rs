@@ -22,12 +22,32 @@ pub struct Plan {
 #[derive(Clone, Debug)]
 struct Op {
     step: Step,
-    /// Whether to go on if the kernel refuses.
-    optional: bool,
+    must: Must,
     number: libc::c_long,
     arguments: Vec<Arg>,
     /// Where in the memory the result goes, as four bytes.
     result_to: Option<u32>,
+}
+
+/// What a system call has to give for the next one to be issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Must {
+    /// Anything but an error.
+    Succeed,
+    /// Nothing.
+    BeTried,
+    /// More than 0.
+    GiveSomething,
+}
+
+impl Must {
+    fn holds(self, result: libc::c_long) -> bool {
+        match self {
+            Self::Succeed => result >= 0,
+            Self::BeTried => true,
+            Self::GiveSomething => result > 0,
+        }
+    }
 }
 
 /// An argument of a system call.
@@ -51,19 +71,24 @@ const NOWHERE: u32 = u32::MAX;
 impl Plan {
     /// Adds a system call that must succeed.
     pub fn call(&mut self, step: Step, number: libc::c_long, arguments: &[Arg]) {
-        self.push(step, number, arguments, false);
+        self.push(step, number, arguments, Must::Succeed);
     }
 
     /// Adds a system call that may be refused.
     pub fn try_call(&mut self, step: Step, number: libc::c_long, arguments: &[Arg]) {
-        self.push(step, number, arguments, true);
+        self.push(step, number, arguments, Must::BeTried);
     }
 
-    fn push(&mut self, step: Step, number: libc::c_long, arguments: &[Arg], optional: bool) {
+    /// Adds a system call that must give more than 0.
+    pub fn call_for_something(&mut self, step: Step, number: libc::c_long, arguments: &[Arg]) {
+        self.push(step, number, arguments, Must::GiveSomething);
+    }
+
+    fn push(&mut self, step: Step, number: libc::c_long, arguments: &[Arg], must: Must) {
         debug_assert!(arguments.len() <= ARGUMENTS);
         self.ops.push(Op {
             step,
-            optional,
+            must,
             number,
             arguments: arguments.to_vec(),
             result_to: None,
@@ -157,7 +182,7 @@ impl Plan {
             let number = u32::try_from(op.number).expect("numbers of system calls are small");
             bytes.extend(number.to_le_bytes());
             bytes.extend(op.result_to.unwrap_or(NOWHERE).to_le_bytes());
-            bytes.extend([op.step as u8, u8::from(op.optional)]);
+            bytes.extend([op.step as u8, op.must as u8]);
             let argument = |n: usize| op.arguments.get(n).copied().unwrap_or(Arg::Value(0));
             bytes.extend((0..ARGUMENTS).map(|n| argument(n).parts().0));
             for n in 0..ARGUMENTS {
@@ -199,7 +224,7 @@ impl Plan {
             let [a, b, c, d, e, f] = values;
             // SAFETY: whoever made the plan chose number and arguments together; memory they point to is the plan's.
             let result = unsafe { libc::syscall(op.number, a, b, c, d, e, f) };
-            if result < 0 && !op.optional {
+            if !op.must.holds(result) {
                 return Err(op.step);
             }
             if let Some(at) = op.result_to {

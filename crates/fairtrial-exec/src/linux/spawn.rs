@@ -178,14 +178,15 @@ impl Prepared {
 
     /// The child's whole life before exec.
     fn run_child(mut self, parent: Option<u32>, report: RawFd) -> ! {
-        let step = match (self.prepare_child(parent), &self.self_test) {
+        let prepared = self.prepare_child(parent);
+        if prepared.is_ok() {
+            let stamp = now_ns().to_le_bytes();
+            // SAFETY: a plain system call on a live local buffer.
+            unsafe { libc::write(report, stamp.as_ptr().cast(), stamp.len()) };
+        }
+        let step = match (prepared, &self.self_test) {
             (Err(step), _) => step,
-            (Ok(()), None) => {
-                let stamp = now_ns().to_le_bytes();
-                // SAFETY: a plain system call on a live local buffer.
-                unsafe { libc::write(report, stamp.as_ptr().cast(), stamp.len()) };
-                self.exec()
-            }
+            (Ok(()), None) => self.exec(),
             (Ok(()), Some(test)) => {
                 // SAFETY: what exec would have closed; the descriptors of the plan and of the report among them.
                 unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };

@@ -1,7 +1,7 @@
 //! What confines a call, from what it asks for. All of it is fixed when its process is made, so a worker that was made
 //! ahead serves only calls on its own terms.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::{Level, Means, Network, Sandbox};
 use crate::call::{Call, Work};
@@ -73,7 +73,8 @@ impl Terms {
                 // The caller's own function works in the caller's own directory.
                 Work::Pickled(_) => std::env::current_dir().ok(),
                 _ => call.cwd.clone(),
-            },
+            }
+            .filter(|cwd| cwd.parent().is_some()), // the whole host is nobody's working directory
             reads: reads(call),
         })
     }
@@ -83,8 +84,8 @@ impl Terms {
     pub(crate) fn confine(&self, means: &Means, scratch: &Path, paths: &[PathBuf]) -> Confine {
         let scratch = scratch_seen(self.sandbox.level, means, scratch);
         let places = [Path::new("/dev/null"), Path::new("/dev/shm"), scratch];
-        let writable = places.into_iter().chain(self.cwd.as_deref());
-        let writable = writable.chain(self.sandbox.write.iter().map(PathBuf::as_path));
+        let write = with_targets(self.cwd.iter().chain(&self.sandbox.write));
+        let writable = places.into_iter().chain(write.iter().map(PathBuf::as_path));
         let address_space = self.sandbox.address_space;
         let cpus = self.sandbox.cpus.iter().flatten();
         let strict = self.sandbox.level == Level::Strict;
@@ -126,14 +127,14 @@ impl Terms {
     fn world(&self, scratch: &Path, paths: &[PathBuf]) -> World {
         let seen = SEEN.iter().map(Path::new);
         let seen = seen.chain(paths.iter().map(PathBuf::as_path));
-        let seen = seen.chain(self.reads.iter().map(PathBuf::as_path));
-        let seen = seen.chain(self.sandbox.read.iter().map(PathBuf::as_path));
+        let read = with_targets(self.reads.iter().chain(&self.sandbox.read));
+        let seen = seen.chain(read.iter().map(PathBuf::as_path));
         let mut binds: Vec<Bind> = outermost(seen)
             .into_iter()
             .map(|path| bind(path, false))
             .collect();
-        let writable = self.cwd.iter().chain(&self.sandbox.write);
-        binds.extend(writable.map(|path| bind(path, true)));
+        let writable = with_targets(self.cwd.iter().chain(&self.sandbox.write));
+        binds.extend(writable.iter().map(|path| bind(path, true)));
         World {
             binds,
             devices: self.devices(),
@@ -172,19 +173,44 @@ fn reads(call: &Call) -> Vec<PathBuf> {
         Work::Command(work) => Some(Path::new(&work.argv[0])),
         _ => None,
     };
-    let program = program.filter(|path| path.is_absolute()).and_then(home_of);
+    let program = program.filter(|path| path.is_absolute());
+    let program = program.map_or_else(Vec::new, needs_of);
     modules.iter().cloned().chain(program).collect()
 }
 
-/// A program in a `bin` has its libraries beside that.
-fn home_of(program: &Path) -> Option<PathBuf> {
-    let program = program.canonicalize().ok()?;
-    let directory = program.parent()?;
-    let home = match directory.file_name() {
-        Some(name) if name == "bin" || name == "sbin" => directory.parent()?,
-        _ => directory,
+/// The program itself; and if it is in the `bin` of a tree that has libraries, that and those.
+fn needs_of(program: &Path) -> Vec<PathBuf> {
+    let Ok(program) = program.canonicalize() else {
+        return Vec::new();
     };
-    Some(home.to_path_buf())
+    let bin = program.parent().filter(|directory| {
+        let name = directory.file_name();
+        name.is_some_and(|name| name == "bin" || name == "sbin")
+    });
+    let Some(tree) = bin.and_then(Path::parent) else {
+        return vec![program];
+    };
+    let libraries = ["lib", "lib64", "libexec"].map(|name| tree.join(name));
+    let libraries: Vec<PathBuf> = libraries.into_iter().filter(|path| path.is_dir()).collect();
+    match libraries.is_empty() {
+        true => vec![program],
+        false => {
+            let bin = program.parent().map(Path::to_path_buf);
+            bin.into_iter().chain(libraries).collect()
+        }
+    }
+}
+
+/// Each path, and where it leads if it is a link or has `..` in it.
+fn with_targets<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
+    let both = paths.flat_map(|path| {
+        let climbs = path.components().any(|part| part == Component::ParentDir);
+        let target = path.canonicalize().ok();
+        let target = target.filter(|target| climbs || target != path);
+        let itself = (!climbs).then(|| path.clone());
+        itself.into_iter().chain(target)
+    });
+    both.collect()
 }
 
 /// Those that are not inside another of them, and never the whole host.

@@ -48,7 +48,7 @@ fn an_option_is_refused_below_the_level_that_has_its_mechanism() {
     let table = [
         ("on_missing=fail", Level::None),
         ("network=host", Level::None),
-        ("cpus=0", Level::None),
+        ("cpus=0", Level::Limits),
         ("scratch_bytes=none", Level::None),
         ("write=/w", Level::Limits),
         ("address_space=4G", Level::Limits),
@@ -165,7 +165,7 @@ fn what_means_nothing_is_refused_with_a_suggestion() {
     for (text, message) in table {
         assert_eq!(objection(text), message, "{text}");
     }
-    let mut empty = Sandbox::new(Level::None);
+    let mut empty = Sandbox::new(Level::Limits);
     empty.cpus = Some(Vec::new());
     let invalid = empty.validate().unwrap_err();
     assert_eq!(

@@ -5,7 +5,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
 use fairtrial_exec::{Call, Isolation, Level, Outcome, Sandbox, Verdict};
-use fairtrial_tests::{Story, json};
+use fairtrial_tests::{Story, json, note};
 use serde_json::{Value as Json, json as j};
 
 const TRY_EVERYTHING: &str = include_str!("../../programs/try_everything.py");
@@ -317,4 +317,139 @@ fn the_manual_says_what_is_not_defended() {
         assert!(section.contains(word), "{word}");
     }
     assert!(manual.contains("micro-VM"));
+}
+
+/// What is everybody's stays so: a call's user is given the pipes that were made for it, and nothing else.
+#[tokio::test]
+async fn a_strict_call_is_given_nothing_of_the_hosts() {
+    use std::os::unix::fs::MetadataExt;
+    let owner = || std::fs::metadata("/dev/null").expect("it is there").uid();
+    let before = owner();
+    let story = Story::new();
+    let outcome = story.run(at(Level::Strict, Call::command(["true"]))).await;
+    assert_eq!(outcome.verdict, Verdict::Ok, "{:?}", outcome.error);
+    story
+        .run(at(
+            Level::Strict,
+            Story::call("def f():\n    return 1\n", "[]"),
+        ))
+        .await;
+    assert_eq!(owner(), before);
+    story.end().await;
+}
+
+/// SB-67: by both routes.
+#[tokio::test]
+async fn a_strict_call_of_roots_has_no_groups() {
+    if !rustix::process::geteuid().is_root() {
+        return note("skipped: groups can be dropped by root only");
+    }
+    let story = Story::new();
+    let groups = "import os\ndef f():\n    return os.getgroups()\n";
+    assert_eq!(
+        json(
+            &story
+                .run(at(Level::Strict, Story::call(groups, "[]")))
+                .await
+        ),
+        j!([])
+    );
+    let command = Call::command(["sh", "-c", "grep Groups /proc/self/status"]);
+    let outcome = story.run(at(Level::Strict, command)).await;
+    assert_eq!(outcome.stdout.text().trim(), "Groups:");
+    story.end().await;
+}
+
+/// SB-66: the directory that a program is in is not the program.
+#[tokio::test]
+async fn a_strict_command_sees_its_program_and_not_what_lies_beside_it() {
+    let story = Story::new();
+    let secret = story.write("home/secret", "secret");
+    let program = story.write(
+        "home/candidate",
+        "#!/bin/sh\ncat \"$1\" 2>&1; ls -a \"${1%/*}\"\n",
+    );
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).expect("its own");
+    let words = [program.as_os_str(), secret.as_os_str()];
+    let outcome = story.run(at(Level::Strict, Call::command(words))).await;
+    let seen = outcome.stdout.text();
+    assert!(
+        seen.contains("No such file") && seen.contains("candidate"),
+        "{seen}"
+    );
+    story.end().await;
+}
+
+/// SB-14: what is asked for in vain is said before anything starts.
+#[tokio::test]
+async fn places_that_are_not_there_or_are_everything_are_refused() {
+    let story = Story::new();
+    let no = std::path::PathBuf::from("/no/such/place");
+    let root = std::path::PathBuf::from("/");
+    let call = || at(Level::Strict, Call::command(["true"]));
+    let changes: [(&str, fn(&mut Call, std::path::PathBuf), &std::path::PathBuf); 5] = [
+        (
+            "sandbox.read",
+            |call, path| call.sandbox.read = vec![path],
+            &no,
+        ),
+        (
+            "sandbox.write",
+            |call, path| call.sandbox.write = vec![path],
+            &no,
+        ),
+        (
+            "sandbox.read",
+            |call, path| call.sandbox.read = vec![path],
+            &root,
+        ),
+        (
+            "sandbox.write",
+            |call, path| call.sandbox.write = vec![path],
+            &root,
+        ),
+        ("cwd", |call, path| call.cwd = Some(path), &root),
+    ];
+    for (field, change, path) in changes {
+        let mut call = call();
+        change(&mut call, path.clone());
+        let error = story.try_run(call).await.expect_err("refused").to_string();
+        assert!(error.contains(field), "{error}");
+    }
+    story.end().await;
+}
+
+/// Where a link leads is seen, and so is what a path with `..` means.
+#[tokio::test]
+async fn links_and_paths_that_climb_are_followed() {
+    let story = Story::new();
+    story.write("data/file", "found");
+    let link = story.path().join("link");
+    std::os::unix::fs::symlink(story.path().join("data"), &link).expect("a link");
+    let climbing = story.path().join("data/../data");
+    for (seen, file) in [
+        (&link, link.join("file")),
+        (&climbing, story.path().join("data/file")),
+    ] {
+        let mut call = at(
+            Level::Strict,
+            Call::command(["cat", file.to_str().expect("text")]),
+        );
+        call.sandbox.read = vec![seen.clone()];
+        let outcome = story.run(call).await;
+        assert_eq!(outcome.stdout.text(), "found", "{}", outcome.stderr.text());
+    }
+    story.end().await;
+}
+
+/// With a quota lifted there is none to be used up.
+#[tokio::test]
+async fn a_call_without_quotas_that_fails_has_no_full_directory() {
+    let story = Story::new();
+    let mut call = at(Level::Strict, Story::call("def f():\n    1 / 0\n", "[]"));
+    call.sandbox.scratch_bytes = None;
+    call.sandbox.scratch_inodes = None;
+    assert_eq!(story.run(call).await.verdict, Verdict::Exception);
+    story.end().await;
 }

@@ -300,8 +300,14 @@ impl Leaf {
         self.base = self.totals();
     }
 
+    /// Whether the kernel limits memory and processes in it, and counts processor time.
+    #[must_use]
+    pub fn limits_all(&self) -> bool {
+        self.memory.is_some() && self.pids.is_some() && self.cpu.is_some()
+    }
+
     /// Kills by whatever means there is; what forks meanwhile may be left.
-    pub(super) fn kill_anyhow(&self) {
+    pub fn kill_anyhow(&self) {
         for side in &self.sides {
             group::kill(side.dir.as_fd());
         }
