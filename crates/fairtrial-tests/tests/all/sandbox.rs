@@ -385,35 +385,19 @@ async fn a_strict_command_sees_its_program_and_not_what_lies_beside_it() {
 #[tokio::test]
 async fn places_that_are_not_there_or_are_everything_are_refused() {
     let story = Story::new();
-    let no = std::path::PathBuf::from("/no/such/place");
-    let root = std::path::PathBuf::from("/");
+    let [nowhere, everything] = ["/no/such/place", "/"].map(std::path::PathBuf::from);
     let call = || at(Level::Strict, Call::command(["true"]));
-    let changes: [(&str, fn(&mut Call, std::path::PathBuf), &std::path::PathBuf); 5] = [
-        (
-            "sandbox.read",
-            |call, path| call.sandbox.read = vec![path],
-            &no,
-        ),
-        (
-            "sandbox.write",
-            |call, path| call.sandbox.write = vec![path],
-            &no,
-        ),
-        (
-            "sandbox.read",
-            |call, path| call.sandbox.read = vec![path],
-            &root,
-        ),
-        (
-            "sandbox.write",
-            |call, path| call.sandbox.write = vec![path],
-            &root,
-        ),
-        ("cwd", |call, path| call.cwd = Some(path), &root),
-    ];
-    for (field, change, path) in changes {
-        let mut call = call();
-        change(&mut call, path.clone());
+    let mut refused = Vec::new();
+    for path in [&nowhere, &everything] {
+        let (mut read, mut write) = (call(), call());
+        read.sandbox.read = vec![path.clone()];
+        write.sandbox.write = vec![path.clone()];
+        refused.extend([("sandbox.read", read), ("sandbox.write", write)]);
+    }
+    let mut working = call();
+    working.cwd = Some(everything);
+    refused.push(("cwd", working));
+    for (field, call) in refused {
         let error = story.try_run(call).await.expect_err("refused").to_string();
         assert!(error.contains(field), "{error}");
     }
