@@ -301,9 +301,9 @@ def test_what_is_wrong_with_a_sandbox_is_said_at_construction(sandbox, error, wo
         "limits",
         "strict",
         {"level": "none", "on_missing": "fail", "network": "host", "scratch_bytes": None, "read": []},
-        {"level": "limits", "write": ["/data"], "address_space": "4G"},
+        {"level": "limits", "write": ["/var"], "address_space": "4G"},
         STRICT
-        | {"network": "loopback", "read": ["/r"], "write": ["/w"], "scratch_bytes": "1M", "scratch_inodes": None},
+        | {"network": "loopback", "read": ["/var"], "write": ["/tmp"], "scratch_bytes": "1M", "scratch_inodes": None},
         STRICT | {"devices": ["nvidia"], "cpus": [0], "on_missing": "degrade"},
     ],
 )
