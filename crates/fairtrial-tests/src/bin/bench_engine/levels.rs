@@ -1,6 +1,8 @@
 //! What isolation costs and holds (SB-75 to SB-79).
 
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,10 +21,11 @@ const TREE: &str = "
 import os, signal
 def f(pipe, count):
     held = os.open(pipe, os.O_WRONLY)
+    os.set_inheritable(held, True)
     for _ in range(count):
         if os.fork() == 0:
             os.setsid()
-            signal.pause()
+            os.execv('/bin/sleep', ['sleep', '100'])
     os.write(held, b'x')
     signal.pause()
 ";
@@ -50,6 +53,11 @@ impl Bench {
             &pipe,
             Mode::RUSR | Mode::WUSR | Mode::WGRP | Mode::WOTH,
         )?;
+        // A strict call of root's has a user of its own.
+        let everybody =
+            |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode));
+        everybody(&pipe, 0o666)?;
+        everybody(self.dir.path(), 0o711)?;
         let killed = self.kill_tree(level.parse()?, processes, &pipe).await;
         std::fs::remove_file(&pipe)?;
         killed
