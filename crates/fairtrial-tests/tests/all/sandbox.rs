@@ -335,6 +335,7 @@ async fn a_strict_call_is_given_nothing_of_the_hosts() {
         ))
         .await;
     assert_eq!(owner(), before);
+    assert!(owner() < 1_900_000_000, "an earlier call was given it");
     story.end().await;
 }
 
