@@ -57,7 +57,7 @@ def take_turns(peers, samples, options):
     calls = 1000 if options.quick else 10_000
     for round_number in range(options.rounds):
         turns = [
-            ("warm", "warm 200", 1),
+            ("warm", "warm 1000", 1),
             ("throughput", "throughput %d" % calls, calls),
             ("map", "map %d" % calls, calls),
         ]

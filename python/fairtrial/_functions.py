@@ -6,15 +6,23 @@ cannot change in place is recognised; a function that refers to a list, say, is 
 
 from __future__ import annotations
 
+import marshal
+import pickle
 import sys
 import weakref
 from collections.abc import Callable, Iterator
+from importlib.util import MAGIC_NUMBER
+from operator import is_
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
+
+from ._interrupts import is_interrupt
 
 _UNCHANGING = frozenset((type(None), bool, int, float, complex, str, bytes))
 _MISSING = object()
 _NO_MODULES: set[str] = set()
+_PARTS_MARK = b"\0"  # no pickle begins so
+_SLOTS = ("__name__", "__qualname__", "__doc__", "__defaults__", "__kwdefaults__", "__annotations__")
 _MAX_KEPT_PICKLE = 64 << 10  # and no worker keeps a larger one
 
 
@@ -36,12 +44,49 @@ def pickled(function: FunctionType, dumps: Callable[[Any], bytes]) -> bytes:
     known = _known.get(function)
     if known is not None and known.holds():
         return known.data
-    data = dumps(function)
-    if _has_identity(function) and len(data) <= _MAX_KEPT_PICKLE:
-        seen = _Seen(function)
-        if seen.complete:
-            _known[function] = _Known(data, seen)
+    seen = _Seen(function) if _has_identity(function) else None
+    if seen is None or not seen.complete:
+        return dumps(function)
+    data = _in_parts(seen) or dumps(function)
+    if len(data) <= _MAX_KEPT_PICKLE:
+        _known[function] = _Known(data, seen)
     return data
+
+
+def _in_parts(seen: _Seen) -> bytes | None:
+    """A function of `__main__` as its parts, which a worker puts together without `cloudpickle`: to import that takes as
+    long as an interpreter's start. None if some part is more than a constant or a name."""
+    main = sys.modules.get("__main__")
+    functions = [function() for function, *_ in seen.parts]
+    if getattr(main, "__package__", None) or any(
+        function is None or function.__globals__ is not vars(main) for function in functions
+    ):
+        return None
+    places = {id(function): place for place, function in enumerate(functions)}
+    names: dict[str, tuple[str, Any]] = {}
+    for _, name, value in seen.names:
+        if name == "__name__":
+            continue  # a worker's is the same
+        if type(value) is weakref.ref:
+            value = value()
+        if id(value) in places:
+            names[name] = ("function", places[id(value)])
+        elif type(value) is ModuleType:
+            if hasattr(value, "__path__"):
+                return None  # of a package the worker needs those of its modules that the function uses
+            names[name] = ("module", value.__name__)
+        elif value is not _MISSING:
+            names[name] = ("value", value)
+    parts = [
+        (marshal.dumps(function.__code__), {slot: getattr(function, slot) for slot in _SLOTS}) for function in functions
+    ]
+    try:
+        data = pickle.dumps((parts, names), 5)
+    except Exception as error:
+        if is_interrupt(error):
+            raise
+        return None
+    return None if b"__main__" in data else _PARTS_MARK + MAGIC_NUMBER + data
 
 
 _known: weakref.WeakKeyDictionary[FunctionType, _Known] = weakref.WeakKeyDictionary()
@@ -59,7 +104,7 @@ class _Known:
         for function, *parts in self.parts:
             function = function()
             now = _parts(function) if function is not None and not function.__dict__ else ()
-            if len(now) != len(parts) or any(old is not new for old, new in zip(parts, now)):
+            if len(now) != len(parts) or not all(map(is_, parts, now)):
                 return False
         for names, name, old in self.names:
             if (old() if type(old) is weakref.ref else old) is not names.get(name, _MISSING):

@@ -3,6 +3,7 @@
 //! Python owns signatures, defaults and documents. Everything that waits here waits without the interpreter's lock.
 
 mod backend;
+mod look;
 mod outcome;
 mod pending;
 mod process;

@@ -63,10 +63,11 @@ impl Slot {
 
     fn tell(&self, mut state: MutexGuard<'_, State>) {
         let watcher = state.watcher.take();
-        if state.waiting > 0 {
+        let somebody_waits = state.waiting > 0;
+        drop(state); // first: who wakes up wants the lock
+        if somebody_waits {
             self.woken.notify_all();
         }
-        drop(state);
         if let Some((future, queue)) = watcher {
             queue.push(future);
         }

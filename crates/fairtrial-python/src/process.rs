@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
+use crate::look;
+
 /// The main thread looks this often for signals; others need not.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
@@ -60,6 +62,11 @@ pub(crate) fn wait<T: Send>(
     mut ready: impl FnMut(&mut T) -> bool + Send,
 ) -> PyResult<bool> {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    if detached(py, || {
+        look::comes_soon(|| ready(&mut lock.lock().expect("nothing panics under the lock")))
+    }) {
+        return Ok(true);
+    }
     loop {
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         let pause = if is_main() {

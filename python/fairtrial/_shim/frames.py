@@ -1,6 +1,8 @@
 # Frames (see protocol.rs): whole ones in, whole ones out. Knows nothing of what they say.
 import _socket
 from os import _exit
+from select import POLLIN as _POLLIN
+from select import poll as _poll
 from struct import Struct as _Struct
 from struct import iter_unpack as _iter_unpack
 
@@ -32,6 +34,7 @@ class Channel:
         self.at = 0  # where the next frame begins in `data`
         self.descriptors = []
         self.calls = []  # that came before a file that was waited for
+        self.wait = None  # before receiving
 
     def send(self, kind, generation, payload=b""):
         data = _pack_header(b"FT", VERSION, kind, generation, len(payload)) + payload
@@ -57,6 +60,12 @@ class Channel:
             return False
         _, _, kind, _, length = _unpack_header(self.data, self.at)
         return (kind == CALL or kind == AHEAD) and rest >= 16 + length
+
+    def expect_many(self):
+        """Sleeps in `poll` from now on: who sleeps in `recvmsg` is woken each time the engine reads a reply."""
+        poll = _poll()
+        poll.register(self.socket, _POLLIN)
+        self.wait = poll.poll
 
     def is_waiting(self):
         """Whether something can be read."""
@@ -113,6 +122,8 @@ class Channel:
                 else:
                     self.data, self.at = b"", 0
                 return kind, generation, data[start:end]
+            if self.wait is not None:
+                self.wait()
             more, ancillary, _, _ = self.receive(_RECEIVE_BYTES, _DESCRIPTOR_SPACE, _CLOEXEC)
             if not more:
                 _exit(0)

@@ -1,6 +1,8 @@
 # Pickles as payloads: a pickle, its out-of-band buffers, and perhaps a function that goes by value. Nothing is loaded
 # before a call needs it.
+from _frozen_importlib_external import MAGIC_NUMBER as _MAGIC_NUMBER
 from _io import BytesIO as _BytesIO
+from marshal import loads as _load_code
 from struct import Struct as _Struct
 from struct import pack as _pack
 from struct import unpack_from as _unpack_from
@@ -79,6 +81,7 @@ def _dumps(value, buffer_callback=None):
     return cloudpickle.dumps(value, 5, buffer_callback=buffer_callback)
 
 
+_PARTS_MARK = b"\0"
 _MAX_KEPT_PICKLE = 64 << 10
 _MAX_KEPT_PICKLES = 1 << 20
 _Function = type(_dumps)
@@ -99,16 +102,18 @@ class Functions:
     def make(self, pickle):
         maker = self.makers.get(pickle)
         if maker is None:
-            maker = _pickle_functions["loads"]
+            in_parts = pickle[:1] == _PARTS_MARK
+            maker = _recipe_of(pickle).make if in_parts else _pickle_functions["loads"]
             if len(pickle) <= _MAX_KEPT_PICKLE:
-                self.keep(pickle)
+                # A pickle is taken apart should it come again: many never do.
+                self.keep(pickle, maker if in_parts else self.take_apart)
         return maker(pickle)
 
-    def keep(self, pickle):
+    def keep(self, pickle, maker):
         if self.size + len(pickle) > _MAX_KEPT_PICKLES:
             self.makers.clear()
             self.size = 0
-        self.makers[pickle] = self.take_apart  # should it come again: many never do
+        self.makers[pickle] = maker
         self.size += len(pickle)
 
     def take_apart(self, pickle):
@@ -204,6 +209,28 @@ class _Recipe:
             for name, other in others:
                 space[name] = functions[other]
         return functions[self.result]
+
+
+def _recipe_of(data):
+    """Of a function of the host's `__main__` that came in parts (see `_functions.py`)."""
+    if data[1:5] != _MAGIC_NUMBER:
+        raise ValueError("a function of another version of Python")
+    parts, names = _pickle_functions["loads"](data[5:])
+    others = [(name, place) for name, (kind, place) in names.items() if kind == "function"]
+    values = {name: value for name, (kind, value) in names.items() if kind == "value"}
+    for name, (kind, module) in names.items():
+        if kind == "module":
+            __import__(module)
+            values[name] = _modules[module]
+    recipe = _Recipe()
+    recipe.spaces = [None]
+    recipe.functions = [(_load_code(code), 0) for code, _ in parts]
+    for place, (_, slots) in enumerate(parts):
+        recipe.steps.append((place, 0, [*slots.items(), ("__module__", "__main__")], {}, ()))
+    place, space, slots, _, _ = recipe.steps[0]
+    recipe.steps[0] = place, space, slots, values, others
+    recipe.result = 0
+    return recipe
 
 
 def _place(thing, things):

@@ -193,6 +193,7 @@ class Worker:
         reuse = header.get("reuse")
         if reuse and self.terms.kept is None:
             self.terms.prepare_reuse(self.host)
+            self.channel.expect_many()
         before = _process_time_ns() if self.claims is not None else None
         try:
             if pickled:
@@ -359,6 +360,11 @@ class Worker:
                 length, count = _PICKLE_HEAD.unpack_from(payload, start)
                 if not count:
                     function, args, kwargs = loads(payload[start + 16 : start + 16 + length])
+                    return function, args, kwargs
+                if count == _BY_VALUE and type(payload) is bytes:
+                    at = start + 24 + _SIZE.unpack_from(payload, start + 16)[0]
+                    function = self.functions.make(payload[start + 24 : at])
+                    args, kwargs = loads(payload[at : at + length])
                     return function, args, kwargs
             pickle, buffers, by_value = _split_pickle(self.body(header, payload, start))
             function = self.functions.make(bytes(by_value)) if by_value else None

@@ -15,6 +15,8 @@ from fairtrial import _functions, _pickling
 pickled = []
 dumps = _pickling._dumps_by_value
 _pickling._dumps_by_value = lambda thing, callback=None: pickled.append(thing) or dumps(thing, callback)
+in_parts = _functions._in_parts
+_functions._in_parts = lambda seen: pickled.append(seen) or in_parts(seen)
 
 N = 2
 items = [1]
@@ -39,6 +41,43 @@ def script(program, text):
 def test_a_function_that_did_not_change_is_pickled_once(program):
     """PY-30"""
     assert script(program, "print(times(main, 9))").strip() == "([6.0, 6.0, 6.0], 1)"
+
+
+def test_a_simple_function_needs_no_cloudpickle(program):
+    """PY-30: nor is anything about it lost."""
+    text = """
+        import sys
+        def inner(): return N
+        def whole(a, b=2, *, c: int = 3) -> "float":
+            "Its text."
+            this = whole
+            return (
+                this.__name__, this.__qualname__, this.__module__, this.__doc__, this.__defaults__, this.__kwdefaults__,
+                this.__annotations__, inner() + a + b + c, math.floor(sqrt(9)), this.__globals__ is inner.__globals__,
+                "cloudpickle" in sys.modules,
+            )
+        print(executor.submit(whole, 1).result())
+        print("cloudpickle" in sys.modules)
+        import json
+        def package(): return json.decoder.scanner.NUMBER_RE.flags > 0, "cloudpickle" in sys.modules
+        print(executor.submit(package).result())
+    """
+    assert script(program, text).splitlines() == [
+        "('whole', 'whole', '__main__', 'Its text.', (2,), {'c': 3}, {'c': <class 'int'>, 'return': 'float'}, 8, 3, "
+        "True, False)",
+        "False",
+        "(True, True)",
+    ]
+
+
+def test_a_class_of_the_program_in_an_annotation_goes_along(program):
+    """PY-30"""
+    text = """
+        class Of: pass
+        def annotated(x: Of = None): return annotated.__annotations__["x"].__name__
+        print(executor.submit(annotated).result())
+    """
+    assert script(program, text).split() == ["Of"]
 
 
 def test_what_a_function_refers_to_is_seen_to_change(program):
@@ -86,7 +125,7 @@ def test_the_registry_of_functions_does_not_grow():
     main = vars(sys.modules["__main__"])
     for _ in range(100):
         exec("def recursive_f(): return recursive_f, recursive_g\ndef recursive_g(): return recursive_f", main)
-        assert _functions.pickled(main["recursive_f"], lambda function: b"x") == b"x"
+        assert _functions.pickled(main["recursive_f"], lambda function: b"x")
         assert main["recursive_f"] in _functions._known
     del main["recursive_f"], main["recursive_g"]
     gc.collect()

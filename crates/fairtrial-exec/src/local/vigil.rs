@@ -50,6 +50,7 @@ impl Vigil {
         };
         let mut last = Instant::now();
         while last < until {
+            std::thread::yield_now(); // to whoever wants this very processor: most likely whom we just woke
             tokio::task::yield_now().await;
             let now = Instant::now();
             if now - last > GAP {
