@@ -54,8 +54,8 @@ def pickled(function: FunctionType, dumps: Callable[[Any], bytes]) -> bytes:
 
 
 def _in_parts(seen: _Seen) -> bytes | None:
-    """A function of `__main__` as its parts, which a worker puts together without `cloudpickle`: to import that takes as
-    long as an interpreter's start. None if some part is more than a constant or a name."""
+    """A function of `__main__` as its parts, which a worker puts together without `cloudpickle`: to import that takes
+    as long as an interpreter's start. None if some part is more than a constant or a name."""
     main = sys.modules.get("__main__")
     functions = [function() for function, *_ in seen.parts]
     if getattr(main, "__package__", None) or any(
