@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use crate::aside::aside;
 use crate::clock::Alarm;
 use crate::error::EngineError;
+use crate::linux::cgroup::Part;
 use crate::linux::packet::{self, Packet};
 use crate::linux::readiness::room;
 use crate::linux::socket;
@@ -62,17 +63,21 @@ struct Inner {
 impl Launcher {
     /// Starts one and shakes hands; tries twice, for whoever is short of memory may kill one. `program` is `None` for
     /// the embedded one.
-    pub(crate) async fn start(program: Option<&Path>) -> Result<Self, EngineError> {
-        match Self::start_once(program).await {
+    /// Parts of cgroups in `without` it does not use.
+    pub(crate) async fn start(
+        program: Option<&Path>,
+        without: &[Part],
+    ) -> Result<Self, EngineError> {
+        match Self::start_once(program, without).await {
             Ok(launcher) => Ok(launcher),
             Err(error) => {
                 log::warn!("{error}: trying once more");
-                Self::start_once(program).await
+                Self::start_once(program, without).await
             }
         }
     }
 
-    async fn start_once(program: Option<&Path>) -> Result<Self, EngineError> {
+    async fn start_once(program: Option<&Path>, without: &[Part]) -> Result<Self, EngineError> {
         let name = program.map_or_else(
             || "(embedded)".to_owned(),
             |path| path.display().to_string(),
@@ -97,7 +102,7 @@ impl Launcher {
             wanted: Notify::new(),
             process: RefCell::new(Some(process)),
         }));
-        let answered = tokio::time::timeout(GREETING, launcher.shake_hands()).await;
+        let answered = tokio::time::timeout(GREETING, launcher.shake_hands(without)).await;
         match answered.unwrap_or_else(|_| Err(format!("it did not answer within {GREETING:?}"))) {
             Ok(()) => Ok(launcher),
             Err(problem) => {
@@ -110,11 +115,12 @@ impl Launcher {
         }
     }
 
-    async fn shake_hands(&self) -> Result<(), String> {
+    async fn shake_hands(&self, without: &[Part]) -> Result<(), String> {
         self.send(
             ToLauncher::Hello {
                 version: VERSION,
                 engine_pid: std::process::id(),
+                without: without.to_vec(),
             },
             Vec::new(),
         );

@@ -18,7 +18,7 @@ use std::str::FromStr;
 use crate::call::InvalidCall;
 pub use examine::SandboxReport;
 pub use means::Facility;
-pub(crate) use means::{Lack, Means, is_lasting};
+pub(crate) use means::{Lack, Means, Trial, is_lasting, parts_withheld};
 pub(crate) use mechanisms::{in_force, lacking, missing};
 pub use report::{Counters, InForce, Mechanism, State};
 pub use selftest::{Attempts, Proof};

@@ -106,7 +106,7 @@ impl Key {
 
 /// Whether its worker has namespaces of its own.
 fn nests(call: &Call, means: &Means) -> bool {
-    call.sandbox.level == Level::Strict && means.no_namespaces().is_none()
+    means.namespaces_at(call.sandbox.level).is_some()
 }
 
 /// A zygote and all the engine holds of it.

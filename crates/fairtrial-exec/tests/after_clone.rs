@@ -10,7 +10,7 @@ use fairtrial_exec::linux::plan::Plan;
 use fairtrial_exec::linux::seccomp::Internet;
 use fairtrial_exec::linux::selftest::SelfTest;
 use fairtrial_exec::linux::spawn::{read_report, spawn};
-use fairtrial_exec::protocol::launcher::{Confine, Program};
+use fairtrial_exec::protocol::launcher::{Confine, Landlock, Program};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 /// The only process that may allocate, once there is one.
@@ -78,11 +78,12 @@ fn all_that_confines() -> Plan {
         leaf: None,
         rlimits: vec![(libc::RLIMIT_NICE, 0)],
         oom_score: 800,
-        writable: abi()
-            .is_ok()
-            .then(|| vec![b"/tmp".to_vec(), b"/dev/null".to_vec()]),
+        landlock: abi().ok().map(|abi| Landlock {
+            abi,
+            writable: vec![b"/tmp".to_vec(), b"/dev/null".to_vec()],
+        }),
         cpus: Vec::new(),
-        world: None, // the namespaces themselves are an init's work
+        namespaces: None, // the namespaces themselves are an init's work
         filter: Some(Internet::Namespaced),
     };
     confine::plan(&confine, Means::default(), Birth::Executed).expect("nothing of it can fail")

@@ -129,8 +129,11 @@ impl Launcher {
             else {
                 continue;
             };
+            // SB-29: what would not go is told.
+            let inside = cell.leaf.as_ref().filter(|leaf| !leaf.is_empty());
+            end.survivors =
+                self.strays.len() + inside.map_or(0, |leaf| leaf.processes().len() as u64);
             self.abandon(cell);
-            end.survivors = self.strays.len();
             self.tell(&FromLauncher::Exited { task: id, end })?;
         }
         Ok(())

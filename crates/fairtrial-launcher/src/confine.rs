@@ -12,9 +12,7 @@ use fairtrial_exec::linux::proc_status::Stat;
 use fairtrial_exec::linux::proc_tree::descendants;
 use fairtrial_exec::linux::user_namespace::UserNamespace;
 use fairtrial_exec::linux::world::{self, Init, Lifeline};
-use fairtrial_exec::protocol::launcher::{
-    self as protocol, Confine, LeafCounts, Program, Step, TaskId, World,
-};
+use fairtrial_exec::protocol::launcher::{Confine, LeafCounts, Namespaces, Program, Step, TaskId};
 
 use crate::serve::Launcher;
 
@@ -26,8 +24,8 @@ pub(crate) struct Nest {
     pub(crate) users: UserNamespace,
     lifeline: Lifeline,
     taken: BTreeSet<u32>,
-    /// Worlds that could be mounted, their directories apart.
-    proven: HashSet<World>,
+    /// Those that could be set up, their directories apart.
+    proven: HashSet<Namespaces>,
 }
 
 /// What confines one task, beside what its process does itself.
@@ -35,6 +33,8 @@ pub(crate) struct Nest {
 pub(crate) struct Cell {
     pub(crate) leaf: Option<Leaf>,
     pub(crate) init: Option<Init>,
+    /// Its task is in namespaces of an init's, or is to be, whether that lives or not.
+    pub(crate) has_namespaces: bool,
     pub(crate) user: Option<u32>,
     /// Its directory, if that has a quota.
     scratch: Option<Vec<u8>>,
@@ -60,11 +60,6 @@ impl Cell {
         })
     }
 
-    /// Whether its task sees a world of its own, or is to.
-    pub(crate) fn has_world(&self) -> bool {
-        self.scratch.is_some()
-    }
-
     /// Whether nothing of the task is left in it.
     pub(crate) fn is_empty(&self) -> bool {
         self.init.is_none() && self.leaf.as_ref().is_none_or(Leaf::is_empty)
@@ -86,9 +81,9 @@ impl Cell {
         at_once || self.init.is_some()
     }
 
-    /// Without a cgroup: who is below a leader that still lives.
+    /// Without cgroup or init: who is below a leader that still lives.
     pub(crate) fn count_below(&mut self, leader: i32) {
-        if self.leaf.is_none() && self.leaked.is_none() {
+        if self.leaf.is_none() && self.init.is_none() && self.leaked.is_none() {
             self.leaked = alive_below(leader);
         }
     }
@@ -102,7 +97,10 @@ impl Cell {
                     Some(others.count() as u64)
                 }
                 // Orphans in its namespace are the init's, once their own parent is gone.
-                (None, Some(init)) => alive_below(init.pid),
+                (None, Some(init)) => {
+                    let below = alive_below(init.pid).zip(alive_below(leader));
+                    below.map(|(orphans, others)| orphans + others)
+                }
                 (None, None) => None,
             };
         }
@@ -168,16 +166,19 @@ impl Launcher {
                 .collect::<io::Result<_>>()
                 .map_err(at(Step::Descriptors))?;
         }
-        if let Some(world) = &confine.world {
+        if let Some(namespaces) = &confine.namespaces {
             let nest = self.nest().map_err(at(Step::Namespaces))?;
-            cell.user = nest.take_user();
-            let init = world::start(&nest.users, world, cell.user, &nest.lifeline)
+            if let Namespaces::All(world) = namespaces {
+                cell.user = nest.take_user();
+                cell.scratch = Some(world.scratch.clone());
+            }
+            let init = world::start(&nest.users, namespaces, cell.user, &nest.lifeline)
                 .map_err(at(Step::Namespaces))?;
             let init = cell.init.insert(init);
-            cell.scratch = Some(world.scratch.clone());
-            let proved = nest.prove(world, init);
-            self.by_pid.insert(init.pid, task);
-            proved.map_err(at(Step::Mounts))?;
+            cell.has_namespaces = true;
+            let proved = nest.prove(namespaces, init);
+            self.by_pid.insert(init.pid, task); // whatever came of it, it is reaped as what it is
+            proved?;
             means.orphans_are_known = true;
             let copy = |fd: &OwnedFd| fd.try_clone().map_err(at(Step::Descriptors));
             (means.user, means.init) = (cell.user, Some((copy(&init.pidfd)?, copy(&init.ready)?)));
@@ -233,9 +234,9 @@ impl Launcher {
     }
 
     /// A cgroup of its own, where such can be had.
-    fn leaf(&mut self, limits: &protocol::LeafLimits) -> io::Result<Option<Leaf>> {
+    fn leaf(&mut self, limits: &LeafLimits) -> io::Result<Option<Leaf>> {
         if !self.looked_for_leaves {
-            let access = Access::find();
+            let access = Access::find_without(&self.without);
             // Without any, limits are watched from outside; the engine has looked, too.
             if access.kind() != Kind::None {
                 let name = EngineName::new(std::process::id(), 0)?;
@@ -243,15 +244,8 @@ impl Launcher {
             }
             self.looked_for_leaves = true;
         }
-        let limits = LeafLimits {
-            memory_bytes: limits.memory_bytes,
-            processes: limits.processes,
-            cpus: None,
-        };
-        self.leaves
-            .as_mut()
-            .map(|leaves| leaves.take(&limits))
-            .transpose()
+        let leaves = self.leaves.as_mut();
+        leaves.map(|leaves| leaves.take(limits)).transpose()
     }
 
     fn nest(&mut self) -> io::Result<&mut Nest> {
@@ -267,15 +261,17 @@ impl Launcher {
     }
 }
 
-/// Kinds of worlds that are remembered.
+/// Kinds of namespaces that are remembered.
 const MOST_PROVEN: usize = 256;
 
 impl Nest {
     /// The first of its kind is waited for, since only its init knows why something cannot be mounted. The others are
     /// waited for by their own processes, which just end if there is nothing to wait for.
-    fn prove(&mut self, world: &World, init: &Init) -> io::Result<()> {
-        let mut kind = world.clone();
-        kind.scratch.clear();
+    fn prove(&mut self, namespaces: &Namespaces, init: &Init) -> Result<(), Refusal> {
+        let mut kind = namespaces.clone();
+        if let Namespaces::All(world) = &mut kind {
+            world.scratch.clear();
+        }
         if self.proven.contains(&kind) {
             return Ok(());
         }

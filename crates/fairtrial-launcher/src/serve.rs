@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use fairtrial_exec::linux::cgroup::Leaves;
+use fairtrial_exec::linux::cgroup::{Leaves, Part};
 use fairtrial_exec::linux::confine::Birth;
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::packet::{self, Packet};
@@ -60,6 +60,8 @@ pub(crate) struct Launcher {
     pub(crate) leaves: Option<Leaves>,
     /// There are none to be had, or they have been made.
     pub(crate) looked_for_leaves: bool,
+    /// What of them is not to be used.
+    pub(crate) without: Vec<Part>,
     pub(crate) buffer: Vec<u8>,
 }
 
@@ -94,6 +96,7 @@ impl Launcher {
             nest: None,
             leaves: None,
             looked_for_leaves: false,
+            without: Vec::new(),
             buffer: Vec::new(),
         })
     }
@@ -163,7 +166,14 @@ impl Launcher {
             return Ok(false);
         };
         match message {
-            ToLauncher::Hello { engine_pid, .. } => return self.greet(engine_pid),
+            ToLauncher::Hello {
+                engine_pid,
+                without,
+                ..
+            } => {
+                self.without = without;
+                return self.greet(engine_pid);
+            }
             ToLauncher::ScratchRoot { name } => {
                 self.scratch = fds.into_iter().next().map(|parent| (parent, name))
             }
@@ -322,7 +332,7 @@ impl Launcher {
         let pid = task.pid;
         let report = match spawn::read_report(&report) {
             // Its init could not mount what it is to see, and took it along.
-            Ok(None) if task.cell.has_world() && !task.killed => {
+            Ok(None) if task.cell.has_namespaces && !task.killed => {
                 Err((Step::Mounts, rustix::io::Errno::SRCH.raw_os_error()))
             }
             report => report,

@@ -42,6 +42,7 @@ impl Launcher {
         launcher.say(&ToLauncher::Hello {
             version: VERSION,
             engine_pid: std::process::id(),
+            without: Vec::new(),
         });
         assert_eq!(
             launcher.hear(),

@@ -21,7 +21,7 @@ mod tests;
 
 pub use access::{Access, Kind, Part};
 pub use counters::{Counters, Peak, Version};
-pub use leaf::{Alarm, Leaf, LeafLimits};
-pub use leaves::{Busy, Leaves};
+pub use leaf::{Leaf, LeafLimits};
+pub use leaves::Leaves;
 pub use owner::{EngineName, sweep_dead_owners};
 pub use reason::Reason;

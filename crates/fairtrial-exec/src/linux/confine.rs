@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 use super::landlock;
 use super::plan::{Arg, Plan};
 use super::seccomp::{self, Internet};
-use crate::protocol::launcher::{Confine, Network, Step};
+use super::world;
+use crate::protocol::launcher::{Confine, Landlock, Namespaces, Step};
 
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 const KEYCTL_JOIN_SESSION_KEYRING: u64 = 1;
@@ -52,17 +53,13 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
     if birth == Birth::Executed {
         raise_oom_score(&mut plan, confine);
     }
-    if let (Some((init, ready)), Some(world)) = (means.init, &confine.world) {
+    if let (Some((init, ready)), Some(namespaces)) = (means.init, &confine.namespaces) {
         let (init, ready) = (plan.descriptor(init), plan.descriptor(ready));
         plan.lead_in(init);
         let byte = plan.bytes(&[0]);
         let read = [ready, byte, Arg::Value(1)];
         plan.call_for_something(Step::Mounts, libc::SYS_read, &read); // its end says that the init gave up
-        let network = match world.network {
-            Network::Host => 0,
-            Network::None | Network::Loopback => libc::CLONE_NEWNET,
-        };
-        let kinds = Arg::Value((ENTERED | network) as u64);
+        let kinds = Arg::Value(world::entered(namespaces) as u64);
         plan.call(Step::Namespaces, libc::SYS_setns, &[init, kinds]);
     }
     set_rlimits(&mut plan, confine);
@@ -81,16 +78,16 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
     if birth == Birth::Executed || alone {
         forgo_privileges(&mut plan);
     }
-    if birth == Birth::Executed || alone || confine.world.is_some() {
+    if birth == Birth::Executed || alone || confine.namespaces.is_some() {
         give_up_privileges(&mut plan, means.user);
     }
     if let Some(most) = confine.user_tasks {
         set_rlimit(&mut plan, libc::RLIMIT_NPROC, most);
     }
-    if let Some(writable) = &confine.writable {
-        match confine.world {
-            Some(_) => landlock::restrict_inside(&mut plan, landlock::abi()?, writable),
-            None => landlock::restrict(&mut plan, landlock::abi()?, writable)?,
+    if let Some(Landlock { abi, writable }) = &confine.landlock {
+        match confine.namespaces {
+            Some(Namespaces::All(_)) => landlock::restrict_inside(&mut plan, *abi, writable),
+            _ => landlock::restrict(&mut plan, *abi, writable)?,
         }
     }
     if let Some(internet) = confine.filter {
@@ -98,9 +95,6 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
     }
     Ok(plan)
 }
-
-/// The namespaces that a process enters by an init's handle, but for the network's.
-const ENTERED: libc::c_int = libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
 
 /// The plan of a zygote: what all its workers inherit, so that each of them has little left to do. With `users` it keeps
 /// privileges in that namespace, and there alone, through exec: its workers will have namespaces of their own.

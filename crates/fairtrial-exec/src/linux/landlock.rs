@@ -23,6 +23,9 @@ const SCOPE_SIGNALS: u64 = 1 << 1;
 const CREATE_RULESET_VERSION: libc::c_uint = 1;
 const RULE_PATH_BENEATH: u64 = 1;
 
+/// From this version on truncation can be kept inside.
+pub const TRUNCATE_ABI: u32 = 3;
+
 /// From this version on signals and abstract sockets can be kept inside.
 pub const SCOPES_ABI: u32 = 6;
 
@@ -52,7 +55,7 @@ impl Handled {
     fn by(abi: u32) -> Self {
         let mut rights = WRITE_FILE | REMOVE_AND_MAKE;
         rights |= if abi >= 2 { REFER } else { 0 };
-        rights |= if abi >= 3 { TRUNCATE } else { 0 };
+        rights |= if abi >= TRUNCATE_ABI { TRUNCATE } else { 0 };
         let (scopes, size) = match abi {
             SCOPES_ABI.. => (SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS, 24),
             _ => (0, 8),

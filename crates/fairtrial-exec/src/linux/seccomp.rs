@@ -11,6 +11,15 @@ pub enum Internet {
     Refused,
 }
 
+/// Whether the kernel has filters of system calls.
+#[must_use]
+pub fn is_there() -> bool {
+    const GET_ACTION_AVAIL: libc::c_uint = 2;
+    let action = ERRNO;
+    // SAFETY: reads one live number, and only asks.
+    unsafe { libc::syscall(libc::SYS_seccomp, GET_ACTION_AVAIL, 0, &raw const action) == 0 }
+}
+
 /// One classic BPF instruction, as the kernel has it.
 type Instruction = (u16, u8, u8, u32);
 

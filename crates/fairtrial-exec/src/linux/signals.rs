@@ -12,6 +12,19 @@ pub fn reset_dispositions() {
     }
 }
 
+/// As a program expects it: no signal ignored, none blocked. For a child before exec: allocates nothing, takes no lock.
+pub(super) fn reset_in_child() {
+    // SAFETY: system calls on numbers and a live local set. KILL, STOP and libc's own two refuse, harmlessly.
+    unsafe {
+        for signal in 1..=64 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+    }
+}
+
 /// A descriptor that is readable while SIGCHLD is pending; the signal itself is blocked from now on.
 pub fn child_signals() -> io::Result<OwnedFd> {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();

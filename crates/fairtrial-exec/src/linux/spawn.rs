@@ -6,12 +6,11 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 
-use rustix::process::{Pid, WaitOptions, waitpid};
-
-use super::clone::{clone, enter, exit};
+use super::clone::{clone_from, enter, handle_or_end};
 use super::monotonic::now_ns;
 use super::plan::Plan;
 use super::selftest::{self, SelfTest};
+use super::signals::reset_in_child;
 use super::user_namespace::UserNamespace;
 use crate::protocol::launcher::{Program, Step};
 
@@ -70,32 +69,17 @@ pub fn spawn(
 /// By way of a process in between, which enters the namespaces so that its child is born there.
 fn spawn_inside(prepared: Prepared, users: &UserNamespace, init: &OwnedFd) -> io::Result<Started> {
     let (report, report_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let middle = clone(0)?;
-    if middle == 0 {
-        let child = enter(users.raw(), libc::CLONE_NEWUSER)
-            .and_then(|()| enter(init.as_raw_fd(), libc::CLONE_NEWPID))
-            .and_then(|()| clone(libc::CLONE_PARENT));
-        let answer = match child {
-            Ok(0) => prepared.run_child(None, report_write.as_raw_fd()),
-            Ok(pid) => pid,
-            Err(error) => -error.raw_os_error().unwrap_or(libc::EINVAL),
-        };
-        rustix::io::write(&tell, &answer.to_ne_bytes()).ok(); // without it the launcher takes it as failed
-        exit(0);
-    }
-    drop(tell);
-    let mut answer = [0; 4];
-    let read = rustix::io::read(&told, &mut answer);
-    waitpid(Pid::from_raw(middle), WaitOptions::empty())?;
-    match (read?, i32::from_ne_bytes(answer)) {
-        (4, pid @ 1..) => Ok(Started {
+    let go_in = || {
+        enter(users.raw(), libc::CLONE_NEWUSER)?;
+        enter(init.as_raw_fd(), libc::CLONE_NEWPID)
+    };
+    match clone_from(go_in, 0)? {
+        0 => prepared.run_child(None, report_write.as_raw_fd()),
+        pid => Ok(Started {
             pid,
-            pidfd: open_child(pid)?,
+            pidfd: handle_or_end(pid)?,
             report,
         }),
-        (4, errno) => Err(io::Error::from_raw_os_error(-errno)),
-        _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 
@@ -223,12 +207,7 @@ impl Prepared {
                 libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1),
                 Step::DeathSignal,
             )?;
-            for signal in 1..=64 {
-                libc::signal(signal, libc::SIG_DFL); // KILL, STOP and libc's own two refuse, harmlessly
-            }
-            let mut none = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-            libc::sigemptyset(none.as_mut_ptr());
-            libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+            reset_in_child();
             // Out of the way first: a descriptor may sit on a number that another one is to have. No higher than that
             // takes, for the limit may be low.
             let above = self.fds.len() as RawFd;

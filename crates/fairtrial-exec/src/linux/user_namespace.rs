@@ -4,9 +4,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::process::{Pid, WaitOptions, waitpid};
-
-use super::clone::{clone, exit};
+use super::clone::{clone, exit, reap};
 
 /// Such a namespace.
 #[derive(Debug)]
@@ -32,14 +30,15 @@ impl UserNamespace {
             exit(0);
         }
         drop(ready_write);
-        rustix::io::read(&ready, &mut [0; 1][..])?;
-        let result = map_users(pid, base).and_then(|slots| {
+        let is_ready = rustix::io::retry_on_intr(|| rustix::io::read(&ready, &mut [0; 1][..]));
+        let made = is_ready.map_err(io::Error::from);
+        let made = made.and_then(|_| map_users(pid, base)).and_then(|slots| {
             let file = std::fs::File::open(format!("/proc/{pid}/ns/user"))?.into();
             Ok(Self { file, slots })
         });
         drop(go_write);
-        waitpid(Pid::from_raw(pid), WaitOptions::empty())?;
-        result
+        reap(pid)?;
+        made
     }
 
     /// Its file, to enter it by.

@@ -9,12 +9,15 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{DumpableBehavior, Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
+use rustix::io::Errno;
+use rustix::process::DumpableBehavior;
 
-use super::clone::{clone, enter, exit};
+use super::clone::{clone_from, enter, exit, handle_or_end};
+use super::monotonic::now_ns;
 use super::plan::{Arg, Plan};
+use super::signals::reset_in_child;
 use super::user_namespace::UserNamespace;
-use crate::protocol::launcher::{Bind, Network, Step, World};
+use crate::protocol::launcher::{Bind, Namespaces, Network, Step, World};
 
 /// The new root is put together here: always there, and nothing of it is taken into the new root.
 const ROOT: &str = "/proc";
@@ -36,31 +39,58 @@ pub struct Init {
     pub pidfd: OwnedFd,
     /// Has a byte once all is mounted; ends without one if that failed.
     pub ready: OwnedFd,
+    /// Has what failed, if something did.
+    failure: OwnedFd,
 }
 
-/// Longer than mounting takes; then its process waits on.
-const MOUNTING: Timespec = Timespec {
-    tv_sec: 5,
-    tv_nsec: 0,
-};
+/// Longer than mounting takes on a machine that has something to spare.
+const MOUNTING_NS: u64 = 5_000_000_000;
+
+/// What an init tells of a step that failed: its number, and errno.
+const FAILURE_BYTES: usize = 5;
 
 impl Init {
-    /// Waits until all is mounted. If that failed the init is gone, and this is why.
-    pub fn is_mounted(&self) -> io::Result<()> {
-        let mut ready = [PollFd::new(&self.ready, PollFlags::IN)];
-        poll(&mut ready, Some(&MOUNTING))?;
-        let ready = ready[0].revents();
-        if ready.contains(PollFlags::IN) || !ready.contains(PollFlags::HUP) {
-            return Ok(());
+    /// Waits until all is mounted; else the step that failed, and why.
+    pub fn is_mounted(&self) -> Result<(), (Step, i32)> {
+        let give_up = now_ns() + MOUNTING_NS;
+        loop {
+            let mut news = [&self.ready, &self.failure].map(|fd| PollFd::new(fd, PollFlags::IN));
+            let left = give_up.saturating_sub(now_ns());
+            match poll(&mut news, Some(&timespec(left))) {
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err((STEP, errno.raw_os_error())),
+                Ok(0) => return Err((STEP, libc::ETIMEDOUT)), // nothing is proved: another try may do better
+                Ok(_) => {}
+            }
+            let has = |news: &PollFd<'_>| news.revents().contains(PollFlags::IN);
+            return match (has(&news[0]), has(&news[1])) {
+                (true, _) => Ok(()),
+                (false, true) => Err(self.failure()),
+                (false, false) => Err((STEP, libc::ESRCH)), // it was ended
+            };
         }
-        let ended = waitpid(Pid::from_raw(self.pid), WaitOptions::empty())?;
-        let errno = ended.and_then(|(_, status)| status.exit_status());
-        Err(io::Error::from_raw_os_error(errno.unwrap_or(libc::ESRCH)))
+    }
+
+    fn failure(&self) -> (Step, i32) {
+        let mut bytes = [0; FAILURE_BYTES];
+        let read = rustix::io::retry_on_intr(|| rustix::io::read(&self.failure, &mut bytes));
+        let [step, errno @ ..] = bytes;
+        match (read, Step::from_byte(step)) {
+            (Ok(FAILURE_BYTES), Some(step)) => (step, i32::from_ne_bytes(errno)),
+            _ => (STEP, libc::ESRCH),
+        }
     }
 
     /// Ends it and all that is in its namespaces.
     pub fn kill(&self) {
         super::signals::send(&self.pidfd, libc::SIGKILL).ok(); // already gone is as good
+    }
+}
+
+fn timespec(ns: u64) -> Timespec {
+    Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
     }
 }
 
@@ -79,65 +109,58 @@ impl Lifeline {
     }
 }
 
-/// Starts an init. Its failures are told through `ready`.
+/// Starts an init. Its failures are told by [`Init::is_mounted`].
 pub fn start(
     users: &UserNamespace,
-    world: &World,
+    namespaces: &Namespaces,
     user: Option<u32>,
     lifeline: &Lifeline,
 ) -> io::Result<Init> {
-    let mut plan = mounts(world, user);
+    let mut plan = match namespaces {
+        Namespaces::Processes => own_proc(),
+        Namespaces::All(world) => mounts(world, user),
+    };
     plan.settle();
     let (ready, ready_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let network = match world.network {
-        Network::Host => 0,
-        Network::None | Network::Loopback => libc::CLONE_NEWNET,
+    let (failure, failure_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let enter_users = || {
+        enter(users.raw(), libc::CLONE_NEWUSER)?;
+        // From its birth on: otherwise nobody without privileges outside can enter. It took new credentials.
+        rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+        Ok(())
     };
-    let namespaces =
-        libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | network;
-    let middle = clone(0)?;
-    if middle == 0 {
-        // A child of the launcher, not of this process: one that has children of its own would have to outlive them.
-        let init = enter(users.raw(), libc::CLONE_NEWUSER).and_then(|()| {
-            // From its birth on: otherwise nobody without privileges outside can enter. It took new credentials.
-            rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
-            clone(namespaces | libc::CLONE_PARENT)
-        });
-        match init {
-            Ok(0) => {
-                // SAFETY: a copy of the launcher's own end, which this process must not hold.
-                unsafe { libc::close(lifeline.held.as_raw_fd()) };
-                be_init(plan, ready_write.as_raw_fd(), lifeline.watched.as_raw_fd())
-            }
-            Ok(pid) => {
-                rustix::io::write(&tell, &pid.to_ne_bytes()).ok(); // without it the launcher takes it as failed
-            }
-            Err(error) => {
-                let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
-                rustix::io::write(&tell, &(-errno).to_ne_bytes()).ok(); // likewise
-            }
+    let flags = libc::CLONE_NEWPID | entered(namespaces);
+    match clone_from(enter_users, flags)? {
+        0 => {
+            // SAFETY: a copy of the launcher's own end, which this process must not hold.
+            unsafe { libc::close(lifeline.held.as_raw_fd()) };
+            let tell = [&ready_write, &failure_write].map(AsRawFd::as_raw_fd);
+            be_init(plan, tell, lifeline.watched.as_raw_fd())
         }
-        exit(0);
+        pid => Ok(Init {
+            pid,
+            pidfd: handle_or_end(pid)?,
+            ready,
+            failure,
+        }),
     }
-    drop((ready_write, tell));
-    let mut answer = [0; 4];
-    let read = rustix::io::read(&told, &mut answer);
-    waitpid(Pid::from_raw(middle), WaitOptions::empty())?;
-    let pid = match (read?, i32::from_ne_bytes(answer)) {
-        (4, pid @ 1..) => pid,
-        (4, errno) => return Err(io::Error::from_raw_os_error(-errno)),
-        _ => return Err(io::ErrorKind::UnexpectedEof.into()),
-    };
-    let handle = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
-    Ok(Init {
-        pid,
-        pidfd: pidfd_open(handle, PidfdFlags::empty())?,
-        ready,
-    })
 }
 
-fn be_init(mut plan: Plan, ready: RawFd, lifeline: RawFd) -> ! {
+/// The namespaces that an init holds beside that of processes: those that a process enters by the init's handle.
+pub(super) fn entered(namespaces: &Namespaces) -> libc::c_int {
+    match namespaces {
+        Namespaces::Processes => libc::CLONE_NEWNS,
+        Namespaces::All(world) => {
+            let network = match world.network {
+                Network::Host => 0,
+                Network::None | Network::Loopback => libc::CLONE_NEWNET,
+            };
+            libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | network
+        }
+    }
+}
+
+fn be_init(mut plan: Plan, [ready, failure]: [RawFd; 2], lifeline: RawFd) -> ! {
     // SAFETY: plain system calls on numbers and live local memory.
     unsafe {
         libc::setsid();
@@ -146,21 +169,19 @@ fn be_init(mut plan: Plan, ready: RawFd, lifeline: RawFd) -> ! {
         if lifeline_is_cut(lifeline) {
             exit(0);
         }
-        for signal in 1..=64 {
-            libc::signal(signal, libc::SIG_DFL);
-        }
+        reset_in_child();
         libc::signal(libc::SIGCHLD, libc::SIG_IGN); // the kernel reaps
-        let mut none = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-        libc::sigemptyset(none.as_mut_ptr());
-        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
         libc::dup2(ready, 0);
-        libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
-        if plan.run(&[]).is_err() {
-            let errno = io::Error::last_os_error().raw_os_error().unwrap_or(1);
-            exit(errno);
+        libc::dup2(failure, 1);
+        libc::syscall(libc::SYS_close_range, 2, libc::c_uint::MAX, 0);
+        if let Err(step) = plan.run(&[]) {
+            let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+            let [a, b, c, d] = errno.to_ne_bytes();
+            libc::write(1, [step as u8, a, b, c, d].as_ptr().cast(), FAILURE_BYTES);
+            exit(1);
         }
         libc::write(0, b"r".as_ptr().cast(), 1);
-        libc::close(0);
+        libc::syscall(libc::SYS_close_range, 0, 1, 0);
         loop {
             libc::pause();
         }
@@ -176,6 +197,17 @@ fn lifeline_is_cut(lifeline: RawFd) -> bool {
     };
     // SAFETY: one live structure, and no wait.
     unsafe { libc::poll(&raw mut poll, 1, 0) > 0 }
+}
+
+/// The system calls by which `/proc` shows the processes of the namespace; all else stays the host's, and goes where that goes.
+fn own_proc() -> Plan {
+    let mut plan = Plan::default();
+    let (root, proc, place) = (plan.text(b"/"), plan.text(b"proc"), plan.text(b"/proc"));
+    let slave = Arg::Value(libc::MS_REC | libc::MS_SLAVE);
+    plan.call(STEP, libc::SYS_mount, &[NULL, root, NULL, slave, NULL]);
+    let flags = Arg::Value(libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC);
+    plan.call(STEP, libc::SYS_mount, &[proc, place, proc, flags, NULL]);
+    plan
 }
 
 /// The system calls that put a world together.

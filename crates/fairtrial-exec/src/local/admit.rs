@@ -14,7 +14,7 @@ use crate::launcher::News;
 use crate::linux::selftest::{Exhaust, SelfTest};
 use crate::protocol::launcher::{FromLauncher, Step, ToLauncher};
 use crate::sandbox::{
-    Lack, Level, Mechanism, Network, OnMissing, Sandbox, is_lasting, lacking, missing,
+    Lack, Level, Mechanism, Network, OnMissing, Sandbox, Trial, is_lasting, lacking, missing,
 };
 use crate::verdict::Verdict;
 use crate::worker::Mode;
@@ -22,6 +22,9 @@ use crate::zygote::setup_error;
 
 /// Longest that trying namespaces may take; after that the first call finds out by itself.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// So that they are counted as a call's are.
+const PROBE_PROCESSES: u64 = 16;
 
 /// What decides which mechanisms a call needs.
 pub(super) type Demand = (Level, Mode, Network);
@@ -34,8 +37,8 @@ impl Pool {
         if sandbox.level == Level::None {
             return Some(dispatch);
         }
-        if sandbox.level == Level::Strict && !self.means.knows_namespaces() {
-            self.untried = true;
+        if self.means.untried(sandbox.level).is_some() && !self.untried.contains(&sandbox.level) {
+            self.untried.push(sandbox.level);
         }
         if sandbox.on_missing == OnMissing::Degrade {
             // Looked at once for all calls of a kind: this is on every call's path.
@@ -69,17 +72,22 @@ impl Pool {
         }
     }
 
-    /// Before the first `strict` call starts: are there namespaces? If not, calls that wait are looked at again.
+    /// Before the first call starts that would have namespaces: can it? If not, calls that wait are looked at again.
     pub(super) async fn try_namespaces(&mut self, site: &Site) {
-        if !std::mem::take(&mut self.untried) {
-            return;
+        let mut lacking = false;
+        for level in std::mem::take(&mut self.untried) {
+            while let Some(trial) = self.means.untried(level) {
+                let tried = tokio::time::timeout(PATIENCE, probe(site, trial)).await;
+                let result = match (tried.ok().flatten(), trial) {
+                    (Some(result), _) => result,
+                    (None, Trial::World) => break, // nothing was learnt; the calls' own set-up will tell
+                    (None, Trial::Fallback) => Err(Lack::unknown()), // and they can do without
+                };
+                self.means.tried(trial, result);
+                lacking |= result.is_err();
+            }
         }
-        let tried = tokio::time::timeout(PATIENCE, probe(site)).await;
-        let Ok(Some(result)) = tried else {
-            return; // nothing was learnt; the calls' own set-up will tell
-        };
-        self.means.tried_namespaces(result);
-        if result.is_err() {
+        if lacking {
             self.demands.clear();
             for dispatch in self.queue.drain_all() {
                 self.enter_queue(dispatch);
@@ -88,10 +96,11 @@ impl Pool {
     }
 }
 
-/// Sets up a process as of any `strict` call, which then does nothing. `None` if that says nothing about namespaces.
-async fn probe(site: &Site) -> Option<Result<(), Lack>> {
+/// Sets up a process as of any call of a level, which then does nothing. `None` if that says nothing about namespaces.
+async fn probe(site: &Site, trial: Trial) -> Option<Result<(), Lack>> {
     let mut call = Call::command(["fairtrial-probe"]);
-    call.sandbox = Sandbox::new(Level::Strict);
+    call.sandbox = Sandbox::new(trial.level());
+    call.limits.processes = Some(PROBE_PROCESSES);
     call.self_test = Some(SelfTest {
         exhaust: Some(Exhaust::Memory(0)),
         ..SelfTest::default()

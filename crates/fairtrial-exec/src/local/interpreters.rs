@@ -20,6 +20,7 @@ use crate::linux::cgroup::{Access, sweep_dead_owners};
 use crate::linux::sweep;
 use crate::outcome::ErrorReport;
 use crate::protocol::launcher::ToLauncher;
+use crate::sandbox::parts_withheld;
 use crate::scratch::{ScratchRoot, sweep_dead_roots};
 use crate::spill::SpillDir;
 use crate::verdict::Verdict;
@@ -133,7 +134,8 @@ impl Pool {
             Some(site) => site.context,
             None => Rc::new(self.new_context()?),
         };
-        let launcher = Launcher::start(self.config.launcher.as_deref()).await?;
+        let parts = parts_withheld(&self.config.without);
+        let launcher = Launcher::start(self.config.launcher.as_deref(), &parts).await?;
         let (parent, name) = context.scratch.place();
         let parent = parent
             .try_clone_to_owned()

@@ -244,6 +244,6 @@ fn cannot_start(dispatch: &Dispatch, step: Step, errno: i32) -> ErrorReport {
 fn is_shortage(errno: i32) -> bool {
     matches!(
         errno,
-        libc::ENOSPC | libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE
+        libc::ENOSPC | libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::ETIMEDOUT
     )
 }

@@ -63,8 +63,8 @@ pub(crate) struct Pool {
     pub(super) config: LocalConfig,
     pub(super) observers: Arc<Observers>,
     pub(super) means: Arc<Means>,
-    /// A `strict` call waits, and nobody knows whether there are namespaces.
-    pub(super) untried: bool,
+    /// Levels of calls that wait, and of which nobody knows whether they can have namespaces.
+    pub(super) untried: Vec<Level>,
     /// Kinds of calls whose mechanisms have been looked at, and what was told to be missing.
     pub(super) demands: HashSet<Demand>,
     pub(super) degraded: HashSet<&'static str>,
@@ -120,7 +120,7 @@ impl Pool {
             config,
             observers,
             means,
-            untried: false,
+            untried: Vec::new(),
             demands: HashSet::new(),
             degraded: HashSet::new(),
             commands,

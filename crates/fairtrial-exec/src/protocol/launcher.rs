@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::linux::cgroup::{LeafLimits, Part};
 use crate::linux::seccomp::Internet;
 use crate::linux::selftest::SelfTest;
 use crate::linux::wait::Counts;
 
 /// Of these messages. Engine and launcher must agree on it exactly.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The longest packet; what is longer travels in a memfd whose descriptor comes first.
 pub const MAX_PACKET_BYTES: usize = 64 << 10;
@@ -30,6 +31,8 @@ pub enum ToLauncher {
         version: u32,
         /// The process to die with.
         engine_pid: u32,
+        /// Parts of cgroups that are not to be used although they may be there.
+        without: Vec<Part>,
     },
     /// The engine's scratch root, removed if the engine dies; its descriptor comes with the message.
     ScratchRoot {
@@ -116,14 +119,32 @@ pub struct Confine {
     pub user_tasks: Option<u64>,
     /// Added to its score when the host runs out of memory.
     pub oom_score: i32,
-    /// The only places where it may change files, if Landlock is to see to that.
-    pub writable: Option<Vec<Vec<u8>>>,
+    /// What Landlock is to see to, if anything.
+    pub landlock: Option<Landlock>,
     /// The only processors it may use.
     pub cpus: Vec<u32>,
-    /// Namespaces of its own, and what there is in them.
-    pub world: Option<World>,
+    /// Namespaces of its own, if it is to have any.
+    pub namespaces: Option<Namespaces>,
     /// The filter of system calls, if it is to have one.
     pub filter: Option<Internet>,
+}
+
+/// What Landlock sees to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Landlock {
+    /// The version to use.
+    pub abi: u32,
+    /// The only places where files may be changed.
+    pub writable: Vec<Vec<u8>>,
+}
+
+/// Namespaces of a task's own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Namespaces {
+    /// Of processes, with a `/proc` that shows them; all else is the host's.
+    Processes,
+    /// All there are.
+    All(World),
 }
 
 /// What a task sees from within namespaces of its own.
@@ -164,15 +185,6 @@ pub enum Network {
     Loopback,
     /// Whoever the host can.
     Host,
-}
-
-/// Limits of a cgroup.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct LeafLimits {
-    /// Memory of all kinds.
-    pub memory_bytes: Option<u64>,
-    /// Processes and threads.
-    pub processes: Option<u64>,
 }
 
 /// Limits of a running call.

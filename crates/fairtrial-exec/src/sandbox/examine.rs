@@ -71,7 +71,7 @@ impl LocalBackend {
 
     fn report_with(&self, level: Level, proof: Proof) -> SandboxReport {
         let means = self.means();
-        means.tried(level, &proof.disproved());
+        means.self_tested(level, &proof.disproved());
         let mut call = Call::command(["true"]);
         call.sandbox = Sandbox::new(level);
         if level != Level::None {

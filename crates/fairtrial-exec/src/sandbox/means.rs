@@ -7,18 +7,79 @@ use super::Level;
 use crate::linux::cgroup::{Access, Part};
 use crate::linux::errno;
 use crate::linux::landlock;
-use crate::linux::user_namespace::UserNamespace;
+use crate::linux::seccomp;
 use crate::protocol::launcher::Step;
 
-/// Something that calls are confined by, and that a machine may lack.
+/// Something that calls are confined by, and that a machine may lack: the links of the chains of fallbacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Facility {
     /// Landlock.
     Landlock,
+    /// Its scopes for signals and abstract sockets: Linux 6.12.
+    LandlockScopes,
+    /// Its control of truncation: Linux 6.2.
+    LandlockTruncate,
     /// Control groups.
     Cgroups,
+    /// Their limits on memory.
+    CgroupMemory,
+    /// Their limits on processes.
+    CgroupProcesses,
+    /// Their end all at once.
+    CgroupKill,
     /// Namespaces, and what is seen in them.
     Namespaces,
+    /// Filters of system calls.
+    Seccomp,
+}
+
+impl Facility {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Landlock,
+        Self::LandlockScopes,
+        Self::LandlockTruncate,
+        Self::Cgroups,
+        Self::CgroupMemory,
+        Self::CgroupProcesses,
+        Self::CgroupKill,
+        Self::Namespaces,
+        Self::Seccomp,
+    ];
+
+    /// Its name, for options of tests.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Landlock => "landlock",
+            Self::LandlockScopes => "landlock-scopes",
+            Self::LandlockTruncate => "landlock-truncate",
+            Self::Cgroups => "cgroups",
+            Self::CgroupMemory => "cgroup-memory",
+            Self::CgroupProcesses => "cgroup-processes",
+            Self::CgroupKill => "cgroup-kill",
+            Self::Namespaces => "namespaces",
+            Self::Seccomp => "seccomp",
+        }
+    }
+
+    /// The part of control groups that it is.
+    fn part(self) -> Option<Part> {
+        match self {
+            Self::CgroupMemory => Some(Part::Memory),
+            Self::CgroupProcesses => Some(Part::Processes),
+            Self::CgroupKill => Some(Part::Kill),
+            _ => None,
+        }
+    }
+}
+
+/// Parts of control groups that an engine does without.
+pub(crate) fn parts_withheld(withheld: &BTreeSet<Facility>) -> Vec<Part> {
+    withheld
+        .iter()
+        .filter_map(|facility| facility.part())
+        .collect()
 }
 
 /// Such means, for one engine.
@@ -26,11 +87,41 @@ pub enum Facility {
 pub(crate) struct Means {
     /// What it does without although it may be there: for tests of machines that lack it.
     withheld: BTreeSet<Facility>,
-    /// Whether namespaces can be had, once that was tried.
+    /// Whether the namespaces of `strict` can be had, once that was tried.
     namespaces: OnceLock<Result<(), Lack>>,
+    /// Whether those can be had by which `limits` makes up for other means, once that was tried.
+    fallback: OnceLock<Result<(), Lack>>,
     /// Mechanisms of levels that did not hold when they were last tried.
     // A plain mutex: held to read or change one list, which is empty but on a machine that is broken.
     disproved: Mutex<Vec<(Level, &'static str)>>,
+}
+
+/// Namespaces of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inside {
+    /// Of processes.
+    Processes,
+    /// All there are.
+    World,
+}
+
+/// What can be tried of namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trial {
+    /// Those of `strict`.
+    World,
+    /// Those by which `limits` makes up for other means.
+    Fallback,
+}
+
+impl Trial {
+    /// The level whose calls need it first.
+    pub(crate) fn level(self) -> Level {
+        match self {
+            Self::World => Level::Strict,
+            Self::Fallback => Level::Limits,
+        }
+    }
 }
 
 /// Why namespaces cannot be had.
@@ -54,21 +145,31 @@ impl Means {
             ..Self::default()
         };
         if means.withholds(Facility::Namespaces) {
-            means.tried_namespaces(Err(Lack {
+            let lack = Lack {
                 mechanism: "userns",
                 errno: None,
                 hint: WITHHELD,
-            }));
+            };
+            means.tried(Trial::World, Err(lack));
+            means.tried(Trial::Fallback, Err(lack));
         }
         means
     }
 
     /// The kernel's version of Landlock; 0 is none.
     pub(crate) fn landlock(&self) -> u32 {
-        match self.withholds(Facility::Landlock) {
-            true => 0,
-            false => Found::here().landlock,
-        }
+        let most = match () {
+            () if self.withholds(Facility::Landlock) => 0,
+            () if self.withholds(Facility::LandlockTruncate) => landlock::TRUNCATE_ABI - 1,
+            () if self.withholds(Facility::LandlockScopes) => landlock::SCOPES_ABI - 1,
+            () => u32::MAX,
+        };
+        Found::here().landlock.min(most)
+    }
+
+    /// Whether system calls can be filtered.
+    pub(crate) fn seccomp(&self) -> bool {
+        !self.withholds(Facility::Seccomp) && Found::here().seccomp
     }
 
     pub(crate) fn cgroups(&self) -> bool {
@@ -76,19 +177,19 @@ impl Means {
     }
 
     pub(crate) fn memory(&self) -> ByCgroup {
-        self.by_cgroup(Found::here().memory)
+        self.by_cgroup(Facility::CgroupMemory, Found::here().memory)
     }
 
     pub(crate) fn processes(&self) -> ByCgroup {
-        self.by_cgroup(Found::here().processes)
+        self.by_cgroup(Facility::CgroupProcesses, Found::here().processes)
     }
 
     pub(crate) fn cpu_time(&self) -> ByCgroup {
-        self.by_cgroup(Found::here().cpu_time)
+        self.by_cgroup(Facility::Cgroups, Found::here().cpu_time)
     }
 
     pub(crate) fn kill(&self) -> ByCgroup {
-        self.by_cgroup(Found::here().kill)
+        self.by_cgroup(Facility::CgroupKill, Found::here().kill)
     }
 
     /// Which way to cgroups is used.
@@ -106,31 +207,74 @@ impl Means {
     /// Whether a limit for a user's tasks holds for a call at that level, and is needed: no cgroup counts them. It never
     /// holds for root, which calls of root's are at `limits`.
     pub(crate) fn counts_users_at(&self, level: Level) -> bool {
-        static COUNTS: OnceLock<bool> = OnceLock::new();
-        let own_user = level == Level::Strict || !self.root();
-        own_user
-            && self.processes().is_err()
-            && self.no_namespaces().is_none()
-            && *COUNTS.get_or_init(counts_users)
+        self.wants_users_counted(level)
+            && match self.namespaces_at(level) {
+                Some(Inside::World) => true,
+                // Who could not mount had a user namespace to try that in.
+                _ => self
+                    .no_fallback()
+                    .is_none_or(|lack| lack.mechanism == "mountns"),
+            }
     }
 
-    /// Why there are no namespaces; none also as long as nobody tried.
+    fn wants_users_counted(&self, level: Level) -> bool {
+        let own_user = level == Level::Strict || !self.root();
+        own_user && self.processes().is_err() && Found::here().counts_users
+    }
+
+    /// Which namespaces a call at that level has; as if all could be had as long as nobody tried.
+    pub(crate) fn namespaces_at(&self, level: Level) -> Option<Inside> {
+        match level {
+            Level::Strict if self.no_namespaces().is_none() => Some(Inside::World),
+            Level::None => None,
+            _ => {
+                let used = self.wants_processes_apart() && self.no_fallback().is_none();
+                used.then_some(Inside::Processes)
+            }
+        }
+    }
+
+    /// Whether `limits` is better with a namespace of processes: nothing else keeps signals inside, or ends a tree at once.
+    pub(crate) fn wants_processes_apart(&self) -> bool {
+        self.landlock() < landlock::SCOPES_ABI || self.kill().is_err()
+    }
+
+    /// Why there are no namespaces for `strict`; none also as long as nobody tried.
     pub(crate) fn no_namespaces(&self) -> Option<Lack> {
         self.namespaces.get()?.err()
     }
 
-    /// Whether anybody tried.
-    pub(crate) fn knows_namespaces(&self) -> bool {
-        self.namespaces.get().is_some()
+    /// Why there are none for `limits`; none also as long as nobody tried.
+    pub(crate) fn no_fallback(&self) -> Option<Lack> {
+        self.fallback.get()?.err()
+    }
+
+    /// What is to be tried before a call of that level can be judged, or set up.
+    pub(crate) fn untried(&self, level: Level) -> Option<Trial> {
+        let wants_world = level == Level::Strict;
+        let falls_back = level != Level::None && !(wants_world && self.no_namespaces().is_none());
+        let wants_fallback =
+            falls_back && (self.wants_processes_apart() || self.wants_users_counted(Level::Limits));
+        if wants_world && self.namespaces.get().is_none() {
+            Some(Trial::World)
+        } else if wants_fallback && self.fallback.get().is_none() {
+            Some(Trial::Fallback)
+        } else {
+            None
+        }
     }
 
     /// What came of trying; the first answer stays.
-    pub(crate) fn tried_namespaces(&self, result: Result<(), Lack>) {
-        self.namespaces.set(result).ok(); // the first answer is as good
+    pub(crate) fn tried(&self, trial: Trial, result: Result<(), Lack>) {
+        let known = match trial {
+            Trial::World => &self.namespaces,
+            Trial::Fallback => &self.fallback,
+        };
+        known.set(result).ok(); // the first answer is as good
     }
 
     /// Which mechanisms of a level did not hold when they were tried.
-    pub(super) fn tried(&self, level: Level, mechanisms: &[&'static str]) {
+    pub(super) fn self_tested(&self, level: Level, mechanisms: &[&'static str]) {
         let mut disproved = self.disproved();
         disproved.retain(|(of, _)| *of != level);
         disproved.extend(mechanisms.iter().map(|name| (level, *name)));
@@ -146,19 +290,30 @@ impl Means {
         self.withheld.contains(&facility)
     }
 
-    fn by_cgroup(&self, found: ByCgroup) -> ByCgroup {
-        if self.cgroups() { found } else { Err(WITHHELD) }
+    fn by_cgroup(&self, part: Facility, found: ByCgroup) -> ByCgroup {
+        match self.cgroups() && !self.withholds(part) {
+            true => found,
+            false => Err(WITHHELD),
+        }
     }
 }
 
 const WITHHELD: &str = "this engine was set up to do without";
 
 impl Lack {
+    /// Trying told nothing.
+    pub(crate) fn unknown() -> Self {
+        Self {
+            mechanism: "pidns",
+            errno: None,
+            hint: "trying it told nothing; see the log",
+        }
+    }
+
     /// From a step of setting up namespaces that the kernel refused.
     pub(crate) fn at(step: Step, number: i32) -> Self {
         let (mechanism, hint) = match (step, number) {
             (Step::Network, _) => ("network", CONTAINER_HINT),
-            (Step::Seccomp, _) => ("seccomp", "needs a kernel with `CONFIG_SECCOMP_FILTER`"),
             // The init ended before anybody entered: it could not mount what the call is to see.
             (Step::Mounts, _) | (_, libc::ESRCH) => ("mountns", CONTAINER_HINT),
             _ => ("userns", userns_hint()),
@@ -206,7 +361,7 @@ pub(crate) fn is_lasting(number: i32) -> bool {
     match number {
         // Also said where none is allowed at all.
         libc::ENOSPC => userns_hint() != CONTAINER_HINT,
-        libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE => false,
+        libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::ETIMEDOUT => false,
         _ => true,
     }
 }
@@ -215,6 +370,9 @@ pub(crate) fn is_lasting(number: i32) -> bool {
 #[derive(Debug)]
 struct Found {
     landlock: u32,
+    seccomp: bool,
+    /// Whether the kernel counts a user's tasks in each user namespace.
+    counts_users: bool,
     memory: ByCgroup,
     processes: ByCgroup,
     cpu_time: ByCgroup,
@@ -232,6 +390,8 @@ impl Found {
             let part = |part| access.via(part).map_err(|reason| reason.hint);
             Self {
                 landlock: landlock::abi().unwrap_or(0),
+                seccomp: seccomp::is_there(),
+                counts_users: kernel_version() >= (5, 14),
                 memory: part(Part::Memory),
                 processes: part(Part::Processes),
                 cpu_time: part(Part::CpuTime),
@@ -243,14 +403,11 @@ impl Found {
     }
 }
 
-fn counts_users() -> bool {
-    let release = rustix::system::uname()
-        .release()
-        .to_string_lossy()
-        .into_owned();
+fn kernel_version() -> (u32, u32) {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy();
     let mut numbers = release
         .split(['.', '-'])
-        .map_while(|part| part.parse::<u32>().ok());
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    version >= (5, 14) && UserNamespace::create(0).is_ok()
+        .map_while(|part| part.parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }

@@ -80,14 +80,7 @@ fn standing(sandbox: &Sandbox, mode: Mode, means: &Means) -> Vec<Mechanism> {
         entry("clean_env", State::Enforced, "allow-list"),
         entry("closed_fds", State::Enforced, "close_range"),
         environ_guard(level, means),
-        match level {
-            Level::Strict => entry(
-                "scratch",
-                State::Enforced,
-                "file system of its own, with a quota",
-            ),
-            _ => entry("scratch", State::Enforced, "private directory"),
-        },
+        scratch(level, sandbox),
         entry("wall", State::Enforced, "launcher's timer"),
         entry("output", State::Enforced, "counted by the engine"),
     ];
@@ -110,14 +103,46 @@ fn standing(sandbox: &Sandbox, mode: Mode, means: &Means) -> Vec<Mechanism> {
     }
     match sandbox.level {
         Level::None => {}
-        Level::Limits => all.push(entry(
-            "network",
-            State::Unavailable,
-            "the host's: open at this level",
-        )),
+        Level::Limits => {
+            all.push(entry(
+                "network",
+                State::Unavailable,
+                "the host's: open at this level",
+            ));
+            all.extend(pidns(means));
+        }
         Level::Strict => all.extend(world(sandbox, means)),
     }
     all
+}
+
+/// At `limits` only where it makes up for something.
+fn pidns(means: &Means) -> Option<Mechanism> {
+    let via = "namespace of its own, with its own /proc";
+    let entry = match means.no_fallback() {
+        None => entry("pidns", State::Enforced, via),
+        Some(lack) => Mechanism {
+            errno: lack.errno,
+            hint: lack.hint,
+            ..entry("pidns", State::Unavailable, "cannot be set up")
+        },
+    };
+    means.wants_processes_apart().then_some(entry)
+}
+
+/// A quota that was asked for, and is not there, is told.
+fn scratch(level: Level, sandbox: &Sandbox) -> Mechanism {
+    let quota = sandbox.scratch_bytes.is_some() || sandbox.scratch_inodes.is_some();
+    let (state, via) = match (level, quota) {
+        (Level::Strict, true) => (State::Enforced, "file system of its own, with a quota"),
+        (Level::Strict, false) => (State::Enforced, "file system of its own, without a quota"),
+        (_, true) => (
+            State::Partial,
+            "private directory, without its quota: that needs namespaces",
+        ),
+        (_, false) => (State::Enforced, "private directory"),
+    };
+    entry("scratch", state, via)
 }
 
 /// What only `strict` has.
@@ -125,8 +150,8 @@ fn world(sandbox: &Sandbox, means: &Means) -> Vec<Mechanism> {
     let lack = means.no_namespaces();
     let namespaces = ["userns", "pidns", "ipcns", "utsns", "mountns"];
     let mut all: Vec<_> = namespaces.map(|name| namespace(name, lack)).into();
-    all.push(network(sandbox.network, lack));
-    all.push(entry("seccomp", State::Enforced, "deny-list"));
+    all.push(network(sandbox.network, lack, means.seccomp()));
+    all.push(seccomp(means));
     all.push(match (means.root(), lack) {
         (true, None) => entry("slot_uid", State::Enforced, "a user of its own"),
         (true, Some(_)) => entry("slot_uid", State::Unavailable, "needs namespaces"),
@@ -151,7 +176,17 @@ fn namespace(name: &'static str, lack: Option<Lack>) -> Mechanism {
     }
 }
 
-fn network(asked: Network, lack: Option<Lack>) -> Mechanism {
+fn seccomp(means: &Means) -> Mechanism {
+    match means.seccomp() {
+        true => entry("seccomp", State::Enforced, "deny-list"),
+        false => Mechanism {
+            hint: "needs a kernel with `CONFIG_SECCOMP_FILTER`",
+            ..entry("seccomp", State::Unavailable, "no filters of system calls")
+        },
+    }
+}
+
+fn network(asked: Network, lack: Option<Lack>, filtered: bool) -> Mechanism {
     let (state, via) = match (asked, lack) {
         (Network::Host, _) => (State::Unavailable, "the host's, as asked for"),
         (Network::None, None) => (
@@ -159,7 +194,8 @@ fn network(asked: Network, lack: Option<Lack>) -> Mechanism {
             "network namespace without any interface up",
         ),
         (Network::Loopback, None) => (State::Enforced, "network namespace with its own loopback"),
-        (_, Some(_)) => (State::Partial, "seccomp: no Internet sockets"),
+        (_, Some(_)) if filtered => (State::Partial, "seccomp: no Internet sockets"),
+        (_, Some(_)) => (State::Unavailable, "nothing keeps it from the host's"),
     };
     let failed = lack.filter(|lack| lack.mechanism == "network");
     Mechanism {
@@ -174,18 +210,15 @@ fn entry(name: &'static str, state: State, via: &'static str) -> Mechanism {
 }
 
 fn tree_kill(level: Level, means: &Means) -> Mechanism {
-    let partial = entry("tree_kill", State::Partial, "subreaper");
-    match level {
-        Level::None => partial,
-        Level::Limits => match means.kill() {
-            Ok(via) => entry("tree_kill", State::Enforced, via),
-            Err(hint) => Mechanism { hint, ..partial },
-        },
-        Level::Strict => entry(
-            "tree_kill",
-            State::Enforced,
-            "death of the namespace's init",
-        ),
+    const NAME: &str = "tree_kill";
+    let partial = entry(NAME, State::Partial, "subreaper");
+    let by_init = entry(NAME, State::Enforced, "death of the namespace's init");
+    match (level, means.kill()) {
+        (Level::None, _) => partial,
+        (Level::Strict, _) => by_init,
+        (Level::Limits, Ok(via)) => entry(NAME, State::Enforced, via),
+        (Level::Limits, Err(_)) if means.namespaces_at(level).is_some() => by_init,
+        (Level::Limits, Err(hint)) => Mechanism { hint, ..partial },
     }
 }
 
@@ -228,66 +261,64 @@ fn rlimits(mode: Mode) -> Mechanism {
 }
 
 const LANDLOCK_HINT: &str = "needs Landlock: Linux 5.13 with `landlock` in the `lsm=` list";
+const TRUNCATE_HINT: &str = "needs Landlock ABI 3: Linux 6.2";
 const SCOPES_HINT: &str = "needs Landlock ABI 6: Linux 6.12";
 
 fn signal_scope(level: Level, means: &Means) -> Mechanism {
-    match (level, means.landlock()) {
-        (Level::Strict, _) => entry("signal_scope", State::Enforced, "pid and network namespace"),
-        (_, landlock::SCOPES_ABI..) => entry("signal_scope", State::Enforced, "Landlock"),
-        _ => Mechanism {
-            hint: SCOPES_HINT,
-            ..entry(
-                "signal_scope",
-                State::Unavailable,
-                "nothing keeps signals inside",
-            )
-        },
+    const NAME: &str = "signal_scope";
+    let weak = |state, via| Mechanism {
+        hint: SCOPES_HINT,
+        ..entry(NAME, state, via)
+    };
+    match (level, means.landlock(), means.namespaces_at(level)) {
+        (Level::Strict, ..) => entry(NAME, State::Enforced, "pid and network namespace"),
+        (_, landlock::SCOPES_ABI.., _) => entry(NAME, State::Enforced, "Landlock"),
+        (.., Some(_)) => weak(
+            State::Partial,
+            "pid namespace; abstract sockets can be reached",
+        ),
+        (.., None) => weak(State::Unavailable, "nothing keeps signals inside"),
     }
 }
 
 fn write_scope(level: Level, mode: Mode, means: &Means) -> Mechanism {
+    const NAME: &str = "write_scope";
     match (level, mode, means.landlock()) {
-        (Level::Strict, _, 1..) => entry(
-            "write_scope",
-            State::Enforced,
-            "mount namespace and Landlock",
-        ),
-        (Level::Strict, ..) => entry("write_scope", State::Enforced, "mount namespace"),
+        (Level::Strict, _, 1..) => entry(NAME, State::Enforced, "mount namespace and Landlock"),
+        (Level::Strict, ..) => entry(NAME, State::Enforced, "mount namespace"),
         (_, Mode::Reuse, 1..) => entry(
-            "write_scope",
+            NAME,
             State::Partial,
             "Landlock; the directories of all calls",
         ),
-        (_, _, 1..) => entry("write_scope", State::Enforced, "Landlock"),
-        _ => Mechanism {
-            hint: LANDLOCK_HINT,
+        (_, _, landlock::TRUNCATE_ABI..) => entry(NAME, State::Enforced, "Landlock"),
+        (_, _, 1..) => Mechanism {
+            hint: TRUNCATE_HINT,
             ..entry(
-                "write_scope",
-                State::Unavailable,
-                "nothing keeps it from writing",
+                NAME,
+                State::Partial,
+                "Landlock, but files anywhere can be cut to nothing",
             )
+        },
+        (_, _, 0) => Mechanism {
+            hint: LANDLOCK_HINT,
+            ..entry(NAME, State::Unavailable, "nothing keeps it from writing")
         },
     }
 }
 
 /// Whether a candidate can read this process's own environment in `/proc` (EX-40).
 fn environ_guard(level: Level, means: &Means) -> Mechanism {
+    const NAME: &str = "environ_guard";
+    let by_namespace = entry(NAME, State::Enforced, "pid namespace with its own /proc");
     match level {
-        Level::Strict => {
-            return entry(
-                "environ_guard",
-                State::Enforced,
-                "pid namespace with its own /proc",
-            );
-        }
+        Level::None => {}
+        Level::Strict => return by_namespace,
         Level::Limits if means.landlock() > 0 => {
-            return entry(
-                "environ_guard",
-                State::Enforced,
-                "Landlock, no capabilities",
-            );
+            return entry(NAME, State::Enforced, "Landlock, no capabilities");
         }
-        _ => {}
+        Level::Limits if means.namespaces_at(level).is_some() => return by_namespace,
+        Level::Limits => {}
     }
     // A host decides this before it makes a backend, if at all; to ask for each call takes two system calls.
     static HIDDEN: OnceLock<(bool, bool)> = OnceLock::new();
@@ -311,7 +342,7 @@ fn environ_guard(level: Level, means: &Means) -> Mechanism {
     };
     Mechanism {
         hint,
-        ..entry("environ_guard", state, via)
+        ..entry(NAME, state, via)
     }
 }
 
@@ -354,7 +385,7 @@ mod tests {
     #[test]
     fn what_did_not_hold_when_it_was_tried_is_not_called_enforced() {
         let means = Means::default();
-        means.tried(Level::Limits, &["write_scope", "oom_score"]);
+        means.self_tested(Level::Limits, &["write_scope", "oom_score"]);
         let mut call = Call::command(["true"]);
         call.sandbox = Sandbox::new(Level::Limits);
         let in_force = |call: &Call| in_force(call, Mode::Command, &means);
@@ -365,7 +396,7 @@ mod tests {
         call.sandbox = Sandbox::new(Level::Strict);
         assert!(in_force(&call).weak().all(|one| one.name != "oom_score"));
         call.sandbox = Sandbox::new(Level::Limits);
-        means.tried(Level::Limits, &[]);
+        means.self_tested(Level::Limits, &[]);
         assert!(in_force(&call).weak().all(|one| one.name != "oom_score"));
     }
 }

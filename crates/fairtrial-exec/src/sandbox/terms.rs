@@ -3,10 +3,12 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use super::means::Inside;
 use super::{Level, Means, Network, Sandbox};
 use crate::call::{Call, Work};
+use crate::linux::cgroup::LeafLimits;
 use crate::linux::seccomp::Internet;
-use crate::protocol::launcher::{self, Bind, Confine, LeafLimits, World};
+use crate::protocol::launcher::{self, Bind, Confine, Landlock, Namespaces, World};
 
 /// Added to a candidate's score when the host is short of memory: it goes before anybody else.
 const OOM_SCORE: i32 = 800;
@@ -88,8 +90,8 @@ impl Terms {
         let writable = places.into_iter().chain(write.iter().map(PathBuf::as_path));
         let address_space = self.sandbox.address_space;
         let cpus = self.sandbox.cpus.iter().flatten();
-        let strict = self.sandbox.level == Level::Strict;
-        let namespaces = strict && means.no_namespaces().is_none();
+        let inside = means.namespaces_at(self.sandbox.level);
+        let filtered = self.sandbox.level == Level::Strict && means.seccomp();
         Confine {
             leaf: means.cgroups().then_some(LeafLimits {
                 memory_bytes: self.memory_bytes,
@@ -105,11 +107,19 @@ impl Terms {
                 .filter(|_| means.counts_users_at(self.sandbox.level))
                 .map(|most| most.saturating_add(1)),
             oom_score: 0,
-            writable: (means.landlock() > 0).then(|| writable.map(bytes).collect()),
+            landlock: (means.landlock() > 0).then(|| Landlock {
+                abi: means.landlock(),
+                writable: writable.map(bytes).collect(),
+            }),
             cpus: cpus.filter_map(|cpu| u32::try_from(*cpu).ok()).collect(),
-            world: namespaces.then(|| self.world(scratch, paths)),
-            filter: strict.then_some(match self.sandbox.network {
-                Network::None | Network::Loopback if !namespaces => Internet::Refused,
+            namespaces: inside.map(|inside| match inside {
+                Inside::Processes => Namespaces::Processes,
+                Inside::World => Namespaces::All(self.world(scratch, paths)),
+            }),
+            filter: filtered.then_some(match self.sandbox.network {
+                Network::None | Network::Loopback if inside != Some(Inside::World) => {
+                    Internet::Refused
+                }
                 _ => Internet::Namespaced,
             }),
         }

@@ -2,11 +2,12 @@
 
 use std::fmt::Debug;
 
+use fairtrial_exec::linux::cgroup::{LeafLimits, Part};
 use fairtrial_exec::linux::seccomp::Internet;
 use fairtrial_exec::linux::selftest::{Exhaust, SelfTest};
 use fairtrial_exec::protocol::launcher::{
-    Bind, Cause, Confine, End, FromLauncher, LeafCounts, LeafLimits, Network, Program, Step,
-    TaskId, ToLauncher, Watch, World, decode, encode,
+    Bind, Cause, Confine, End, FromLauncher, Landlock, LeafCounts, Namespaces, Network, Program,
+    Step, TaskId, ToLauncher, Watch, World, decode, encode,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -78,6 +79,7 @@ fn to_launcher() -> Vec<ToLauncher> {
         ToLauncher::Hello {
             version: 1,
             engine_pid: 2,
+            without: vec![Part::Kill],
         },
         ToLauncher::ScratchRoot {
             name: b"fairtrial-1".to_vec(),
@@ -126,9 +128,12 @@ fn confine() -> Confine {
         rlimits: vec![(4, 1)],
         user_tasks: Some(7),
         oom_score: 800,
-        writable: Some(vec![b"/tmp".to_vec()]),
+        landlock: Some(Landlock {
+            abi: 6,
+            writable: vec![b"/tmp".to_vec()],
+        }),
         cpus: vec![0, 1],
-        world: Some(world),
+        namespaces: Some(Namespaces::All(world)),
         filter: Some(Internet::Refused),
     }
 }

@@ -4,10 +4,12 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use fairtrial_exec::linux::cgroup::LeafLimits;
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::seccomp::Internet;
 use fairtrial_exec::protocol::launcher::{
-    Bind, Cause, Confine, FromLauncher, LeafLimits, Network, Step, TaskId, ToLauncher, Watch, World,
+    Bind, Cause, Confine, FromLauncher, Landlock, Namespaces, Network, Step, TaskId, ToLauncher,
+    Watch, World,
 };
 use fairtrial_tests::{
     Gate, Launcher, Process, Story, bare, note, program, running_with, wait_until,
@@ -369,12 +371,15 @@ async fn a_step_that_fails_leaves_nothing_in_the_launcher() {
         let mut confine = Confine {
             leaf: Some(LeafLimits::default()),
             oom_score: 800,
-            writable: Some(vec![b"/scratch".to_vec()]),
+            landlock: Some(Landlock {
+                abi: 1,
+                writable: vec![b"/scratch".to_vec()],
+            }),
             filter: Some(Internet::Namespaced),
             ..Confine::default()
         };
         change(&mut confine, &mut world);
-        confine.world = Some(world);
+        confine.namespaces = Some(Namespaces::All(world));
         let mut program = program(&["true"]);
         program.confine = Some(Box::new(confine));
         program

@@ -14,6 +14,7 @@ mod dispatch;
 mod doctor_cli;
 mod environment;
 mod exec_cli;
+mod fallbacks;
 mod faults;
 mod host_terms;
 mod hostile;

@@ -35,7 +35,7 @@ impl Kind {
 }
 
 /// What a leaf can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Part {
     /// Limits memory and counts its peak.
     Memory,
@@ -43,8 +43,6 @@ pub enum Part {
     Processes,
     /// Counts processor time.
     CpuTime,
-    /// Confines to processors.
-    Cpus,
     /// Kills all at once.
     Kill,
 }
@@ -73,13 +71,7 @@ pub(super) struct Hierarchy {
 
 impl Part {
     /// All there are.
-    pub const ALL: [Self; 5] = [
-        Self::Memory,
-        Self::Processes,
-        Self::CpuTime,
-        Self::Cpus,
-        Self::Kill,
-    ];
+    pub const ALL: [Self; 4] = [Self::Memory, Self::Processes, Self::CpuTime, Self::Kill];
 
     /// The file that makes it possible.
     pub(super) fn file(self, version: Version) -> Option<&'static str> {
@@ -89,10 +81,8 @@ impl Part {
             (_, Self::Processes) => "pids.max",
             (Version::V2, Self::CpuTime) => "cpu.stat",
             (Version::V1, Self::CpuTime) => "cpuacct.usage",
-            (Version::V2, Self::Cpus) => "cpuset.cpus",
             (Version::V2, Self::Kill) => "cgroup.kill",
-            // A v1 cpuset would be one more hierarchy to move into; affinity does.
-            (Version::V1, Self::Cpus | Self::Kill) => return None,
+            (Version::V1, Self::Kill) => return None,
         })
     }
 
@@ -101,7 +91,6 @@ impl Part {
         match self {
             Self::Memory => Some("memory"),
             Self::Processes => Some("pids"),
-            Self::Cpus => Some("cpuset"),
             // Counted without it; with it throttling is too, and calls share processors fairly.
             Self::CpuTime => Some("cpu"),
             Self::Kill => None,
@@ -116,7 +105,6 @@ impl Part {
             (Version::V1, Self::Processes) => "cgroup v1 pids.max",
             (Version::V2, Self::CpuTime) => "cgroup v2 cpu.stat",
             (Version::V1, Self::CpuTime) => "cgroup v1 cpuacct.usage",
-            (_, Self::Cpus) => "cgroup v2 cpuset.cpus",
             (_, Self::Kill) => "cgroup v2 cgroup.kill",
         }
     }
@@ -126,8 +114,13 @@ impl Access {
     /// The first way that limits memory and processes; else the first of those that do most.
     #[must_use]
     pub fn find() -> Self {
-        // A scope asked of systemd through `busctl` will come second, before root's own directory.
-        Self::search(&[Kind::Delegated, Kind::RootV2, Kind::Hybrid], &[])
+        Self::find_without(&[])
+    }
+
+    /// The same with parts left out.
+    #[must_use]
+    pub fn find_without(parts: &[Part]) -> Self {
+        Self::search(&[Kind::Delegated, Kind::RootV2, Kind::Hybrid], parts)
     }
 
     /// This way or none, with parts left out. Without `Kill` the v2 side of a hybrid host is not used at all.

@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::epoll::EventFlags;
 use rustix::fs::OFlags;
 
 use super::access::Part;
@@ -13,25 +12,12 @@ use super::group;
 use super::memory::Memory;
 
 /// What the processes of a leaf may use together; `None` is without limit. What the access lacks is not limited.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct LeafLimits {
     /// Memory, page cache and the kernel's own for them included; no swap.
     pub memory_bytes: Option<u64>,
     /// Processes and threads.
     pub processes: Option<u64>,
-    /// The processors they may run on, by number.
-    pub cpus: Option<Vec<u32>>,
-}
-
-/// Something to wait for with `epoll`. What it means is in [`Leaf::counters`], which also quiets it.
-#[derive(Debug)]
-pub struct Alarm<'a> {
-    /// What becomes ready.
-    pub fd: BorrowedFd<'a>,
-    /// For which events to wait.
-    pub events: EventFlags,
-    /// What about.
-    pub part: Part,
 }
 
 /// A cgroup for one call at a time.
@@ -44,8 +30,6 @@ pub struct Leaf {
     memory: Option<(usize, Memory)>,
     pids: Option<(usize, Pids)>,
     cpu: Option<Cpu>,
-    /// The side that confines to processors.
-    cpuset: Option<usize>,
     pressure: Option<Kept>,
     kill: Option<Kept>,
     /// v2 `cgroup.events`.
@@ -58,7 +42,6 @@ pub struct Leaf {
 /// The leaf in one hierarchy.
 #[derive(Debug)]
 struct Side {
-    version: Version,
     dir: OwnedFd,
     join: Kept,
 }
@@ -88,7 +71,6 @@ impl Leaf {
             memory: None,
             pids: None,
             cpu: None,
-            cpuset: None,
             pressure: None,
             kill: None,
             events: None,
@@ -128,7 +110,6 @@ impl Leaf {
                         ),
                     });
                 }
-                Part::Cpus => self.cpuset = Some(at),
                 Part::Kill => self.kill = Some(Kept::open(there, "cgroup.kill", OFlags::WRONLY)?),
             }
         }
@@ -137,7 +118,7 @@ impl Leaf {
             self.pressure = if_there("memory.pressure").unwrap_or(None); // opens only where the kernel was told to count
         }
         let join = Kept::open(there, "cgroup.procs", OFlags::WRONLY)?;
-        self.sides.push(Side { version, dir, join });
+        self.sides.push(Side { dir, join });
         Ok(())
     }
 
@@ -152,13 +133,6 @@ impl Leaf {
     #[must_use]
     pub fn joins(&self) -> Vec<BorrowedFd<'_>> {
         self.sides.iter().map(|side| side.join.as_fd()).collect()
-    }
-
-    /// The v2 directory, for `CLONE_INTO_CGROUP`: whoever is born there need not write to the first of the joins.
-    #[must_use]
-    pub fn unified(&self) -> Option<BorrowedFd<'_>> {
-        let unified = self.sides.iter().find(|side| side.version == Version::V2)?;
-        Some(unified.dir.as_fd())
     }
 
     /// Sets limits, those that differ from what is set. v1 refuses (`EBUSY`) less memory than cannot be reclaimed.
@@ -179,17 +153,6 @@ impl Leaf {
                 .processes
                 .map_or("max".into(), |most| most.to_string());
             files::write(&self.sides[*at].dir, "pids.max", &max)?;
-        }
-        if let Some(at) = self.cpuset
-            && differs(|a, b| a.cpus == b.cpus)
-        {
-            let list: Vec<_> = limits.cpus.iter().flatten().map(u32::to_string).collect();
-            // Empty means all that there are above; nothing at all would not reach the kernel.
-            files::write(
-                &self.sides[at].dir,
-                "cpuset.cpus",
-                &format!("{}\n", list.join(",")),
-            )?;
         }
         self.limits = Some(limits.clone());
         Ok(())
@@ -222,12 +185,6 @@ impl Leaf {
             .unwrap_or_default()
     }
 
-    /// The next call begins, in a leaf that stays: from now on [`Leaf::counters`] are its own.
-    pub fn begin(&mut self) -> io::Result<()> {
-        self.remember();
-        self.reset_peak()
-    }
-
     /// Makes what is charged now the peak.
     pub fn reset_peak(&mut self) -> io::Result<()> {
         match &mut self.memory {
@@ -240,35 +197,6 @@ impl Leaf {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.totals().since(&self.base)
-    }
-
-    /// Forks and threads refused since the call began: the one counter that v1 does not raise an alarm for.
-    #[must_use]
-    pub fn refused(&self) -> Option<u64> {
-        let total = self.pids.as_ref()?.1.refused()?;
-        Some(total.saturating_sub(self.base.refused.unwrap_or(0)))
-    }
-
-    /// What becomes ready when memory does not suffice (here or above) or a process was refused. v1 of Linux 6.18
-    /// announces no refusals although it offers to: there somebody looks at [`Leaf::refused`] every so often.
-    #[must_use]
-    pub fn alarms(&self) -> Vec<Alarm<'_>> {
-        let memory = self.memory.as_ref().and_then(|(at, memory)| {
-            let events = match self.sides[*at].version {
-                Version::V1 => EventFlags::IN,
-                Version::V2 => EventFlags::PRI,
-            };
-            Some((memory.alarm()?, events, Part::Memory))
-        });
-        let refusals = self
-            .pids
-            .as_ref()
-            .and_then(|(_, pids)| pids.events.as_ref());
-        let pids = refusals.map(|events| (events.as_fd(), EventFlags::PRI, Part::Processes));
-        let alarms = memory.into_iter().chain(pids);
-        alarms
-            .map(|(fd, events, part)| Alarm { fd, events, part })
-            .collect()
     }
 
     /// Ready for another call: nobody inside, and no zombie that counts against its limit.

@@ -23,15 +23,6 @@ pub struct Leaves {
     next_slot: u32,
 }
 
-/// A leaf that could not be emptied in time. Its directories stay until the end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Busy {
-    /// Its number.
-    pub slot: u32,
-    /// Who is in it.
-    pub processes: Vec<i32>,
-}
-
 /// The engine's cgroup in one hierarchy.
 #[derive(Debug)]
 struct EngineGroup {
@@ -134,28 +125,22 @@ impl Leaves {
         self.leaving.len()
     }
 
-    /// Looks after leaves that were given back with somebody inside: kills again, and gives those that are busy a
-    /// second after. Never waits.
-    pub fn tend(&mut self, now_ns: u64) -> Vec<Busy> {
-        let mut busy = Vec::new();
+    /// Looks after leaves that were given back with somebody inside: kills again, for a second. What is busy then goes at
+    /// the end. Never waits.
+    pub fn tend(&mut self, now_ns: u64) {
         for mut leaving in std::mem::take(&mut self.leaving) {
             let late = now_ns.saturating_sub(leaving.since_ns) >= PATIENCE_NS;
             if !leaving.retired && leaving.leaf.is_quiet() {
                 leaving.leaf.remember();
                 self.idle.push(leaving.leaf);
-            } else if (leaving.retired || late) && self.remove(leaving.leaf.slot()).is_ok() {
-                // Gone.
-            } else if late {
-                busy.push(Busy {
-                    slot: leaving.leaf.slot(),
-                    processes: leaving.leaf.processes(),
-                });
-            } else {
+                continue;
+            }
+            let gone = (leaving.retired || late) && self.remove(leaving.leaf.slot()).is_ok();
+            if !gone && !late {
                 leaving.leaf.kill_anyhow();
                 self.leaving.push(leaving);
             }
         }
-        busy
     }
 
     /// Kills whatever is in any leaf, lent ones too, and removes them all; takes a second at most.

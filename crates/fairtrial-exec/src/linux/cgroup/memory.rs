@@ -1,8 +1,7 @@
 //! A leaf's memory: its limit, its peak, and what happened when it did not suffice.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -28,8 +27,6 @@ pub(super) struct Memory {
     /// The peak when the call began, of whichever call: only what is above is this one's. Zero where it resets.
     former_peak: u64,
     residue: Option<u64>,
-    /// v1: counts up when the limit cannot be kept.
-    alarm: Option<OwnedFd>,
 }
 
 impl Memory {
@@ -43,7 +40,6 @@ impl Memory {
 
     fn open_v1(dir: BorrowedFd<'_>) -> rustix::io::Result<Self> {
         let read = |name| Kept::open(dir, name, OFlags::RDONLY);
-        let events = read("memory.oom_control")?;
         Ok(Self {
             version: Version::V1,
             failures: Some(read("memory.failcnt")?),
@@ -52,8 +48,7 @@ impl Memory {
             resets: true,
             former_peak: 0,
             residue: Some(0),
-            alarm: out_of_memory_alarm(dir, &events).ok(), // gone from some kernels: then there is no alarm
-            events,
+            events: read("memory.oom_control")?,
         })
     }
 
@@ -77,7 +72,6 @@ impl Memory {
             resets,
             former_peak: 0,
             residue: Some(0),
-            alarm: None,
         })
     }
 
@@ -115,11 +109,8 @@ impl Memory {
         self.usage.number()
     }
 
-    /// Counts from the leaf's making on; quiets the alarm.
+    /// Counts from the leaf's making on.
     pub(super) fn count(&self, counters: &mut Counters) {
-        if let Some(alarm) = &self.alarm {
-            _ = rustix::io::read(alarm, &mut [0_u8; 8]); // nothing to read: it was quiet
-        }
         counters.residue_bytes = self.residue;
         counters.peak = self
             .peak
@@ -137,14 +128,6 @@ impl Memory {
                 .read(|text| Some((files::keyed(text, "oom"), files::keyed(text, "oom_kill"))))
                 .unwrap_or_default(),
         };
-    }
-
-    /// What becomes ready when the limit cannot be kept; an eventfd on v1.
-    pub(super) fn alarm(&self) -> Option<BorrowedFd<'_>> {
-        match self.version {
-            Version::V1 => self.alarm.as_ref().map(AsFd::as_fd),
-            Version::V2 => Some(self.events.as_fd()),
-        }
     }
 }
 
@@ -166,17 +149,6 @@ fn limit_v1(dir: BorrowedFd<'_>, bytes: Option<u64>) -> rustix::io::Result<()> {
     }
 }
 
-fn out_of_memory_alarm(dir: BorrowedFd<'_>, events: &Kept) -> rustix::io::Result<OwnedFd> {
-    let alarm = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-    let (alarm_fd, events_fd) = (alarm.as_raw_fd(), events.as_fd().as_raw_fd());
-    files::write(
-        dir,
-        "cgroup.event_control",
-        &format!("{alarm_fd} {events_fd}"),
-    )?;
-    Ok(alarm)
-}
-
 /// A file that this kernel does not have needs no writing.
 fn if_there(written: rustix::io::Result<()>) -> rustix::io::Result<()> {
     match written {
@@ -187,6 +159,8 @@ fn if_there(written: rustix::io::Result<()>) -> rustix::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
 
     /// SB-34: where the peak cannot be reset, only one that rose is the call's own.

@@ -11,8 +11,6 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
 use super::*;
 
 const MIB: u64 = 1 << 20;
@@ -47,7 +45,6 @@ fn limits(memory_bytes: Option<u64>, processes: Option<u64>) -> LeafLimits {
     LeafLimits {
         memory_bytes,
         processes,
-        cpus: None,
     }
 }
 
@@ -87,16 +84,4 @@ fn until(what: &str, look: impl Fn() -> bool) {
         assert!(began.elapsed() < Duration::from_secs(10), "never: {what}");
         group::pause();
     }
-}
-
-/// Whether the leaf's alarm about this part sounds before long.
-fn sounds(leaf: &Leaf, part: Part, seconds: i64) -> bool {
-    let wait = Timespec {
-        tv_sec: seconds,
-        tv_nsec: 0,
-    };
-    let alarms = leaf.alarms();
-    let alarm = alarms.iter().find(|alarm| alarm.part == part).unwrap();
-    let flags = PollFlags::from_bits_truncate(alarm.events.bits() as u16);
-    poll(&mut [PollFd::new(&alarm.fd, flags)], Some(&wait)).unwrap() > 0
 }

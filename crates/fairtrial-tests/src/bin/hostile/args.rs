@@ -33,28 +33,19 @@ pub(crate) struct Options {
     pub(crate) unclaimed: bool,
 }
 
-/// The names of what an engine can do without.
-const FACILITIES: [(&str, Facility); 3] = [
-    ("cgroups", Facility::Cgroups),
-    ("landlock", Facility::Landlock),
-    ("namespaces", Facility::Namespaces),
-];
-
 fn facility(text: &str) -> Result<String, String> {
-    match FACILITIES.iter().any(|(name, _)| *name == text) {
+    let names = Facility::ALL.map(Facility::name);
+    match names.contains(&text) {
         true => Ok(text.into()),
-        false => Err("one of cgroups, landlock, namespaces".into()),
+        false => Err(format!("one of {}", names.join(", "))),
     }
 }
 
 impl Options {
     /// What the engine does without.
     pub(crate) fn withheld(&self) -> impl Iterator<Item = Facility> {
-        let named = |name: &String| FACILITIES.iter().find(|(known, _)| known == name);
-        self.without
-            .iter()
-            .filter_map(named)
-            .map(|(_, facility)| *facility)
+        let all = Facility::ALL.into_iter();
+        all.filter(|facility| self.without.iter().any(|name| name == facility.name()))
     }
 }
 

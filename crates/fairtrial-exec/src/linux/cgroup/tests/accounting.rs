@@ -4,7 +4,7 @@ use super::super::*;
 use super::*;
 use crate::linux::monotonic::now_ns;
 
-/// SB-30, SB-34, SB-35: attributed to its own limit, with an alarm, and a peak that the kernel kept.
+/// SB-30, SB-34, SB-35: attributed to its own limit, with a peak that the kernel kept.
 #[test]
 fn who_takes_more_memory_than_allowed_is_killed_and_it_shows() {
     const LIMIT: u64 = 32 * MIB;
@@ -12,10 +12,8 @@ fn who_takes_more_memory_than_allowed_is_killed_and_it_shows() {
         return;
     };
     let leaf = leaves.take(&limits(Some(LIMIT), Some(50))).unwrap();
-    assert!(!sounds(&leaf, Part::Memory, 0));
     let ended = run_in(&leaf, HOG).wait().unwrap();
     assert!(!ended.success());
-    assert!(sounds(&leaf, Part::Memory, 5));
     let counters = leaf.counters();
     say(&format!("{counters:?}"));
     assert!(counters.memory_limit_killed() && counters.oom_kill.unwrap() >= 1);
@@ -29,7 +27,6 @@ fn who_takes_more_memory_than_allowed_is_killed_and_it_shows() {
         peak.source.to_string(),
         Access::find().via(Part::Memory).unwrap()[..9]
     );
-    assert!(!sounds(&leaf, Part::Memory, 0), "counters quiet the alarm");
 }
 
 /// SB-30
@@ -54,29 +51,17 @@ fn a_shortage_above_is_not_the_leafs_own() {
 
 /// SB-33
 #[test]
-fn refused_processes_are_counted_and_announced_where_the_kernel_does() {
+fn refused_processes_are_counted() {
     let Some(mut leaves) = leaves(&[Part::Processes]) else {
         return;
     };
     let leaf = leaves.take(&limits(None, Some(4))).unwrap();
     let mut child = run_in(&leaf, "for i in 1 2 3 4 5 6; do sleep 100 & done; wait");
-    until("a refusal", || leaf.refused().unwrap() > 0);
-    assert!(leaf.counters().refused.unwrap() >= 1);
+    until("a refusal", || leaf.counters().refused.unwrap() > 0);
     assert!(leaf.processes().len() <= 4);
     leaf.kill_anyhow();
     child.wait().unwrap();
     until("empty", || leaf.is_empty());
-    // Once more, without a look in between: counters quiet the alarm.
-    let mut child = run_in(&leaf, "for i in 1 2 3 4 5 6; do sleep 100 & done; wait");
-    let announced = sounds(&leaf, Part::Processes, 1);
-    leaf.kill_anyhow();
-    child.wait().unwrap();
-    let via = Access::find().via(Part::Processes).unwrap();
-    say(&format!(
-        "{via}: refusals are {}announced",
-        if announced { "" } else { "not " }
-    ));
-    assert!(announced || via == "cgroup v1 pids.max");
 }
 
 /// SB-29, SB-34
@@ -97,7 +82,7 @@ fn a_leaf_used_again_counts_from_nothing() {
     assert!(first.oom_kill.unwrap() > 0 && first.cpu_ns.unwrap() > 0);
     until("quiet", || leaf.is_quiet());
     leaves.give_back(leaf, now_ns());
-    let mut again = leaves.take(&limits(Some(64 * MIB), None)).unwrap();
+    let again = leaves.take(&limits(Some(64 * MIB), None)).unwrap();
     if again.slot() != slot {
         say("the leaf was replaced: its peak cannot be reset, or too much stayed charged to it");
     }
@@ -115,7 +100,6 @@ fn a_leaf_used_again_counts_from_nothing() {
         );
     };
     expect_nothing(again.counters());
-    assert!(!sounds(&again, Part::Memory, 0));
     run_in(
         &again,
         "head -c 20000000 /dev/zero | tail -c 16000000 >/dev/null",
@@ -128,10 +112,6 @@ fn a_leaf_used_again_counts_from_nothing() {
         (15 * MIB..40 * MIB).contains(&second.peak.unwrap().bytes),
         "{second:?}"
     );
-    // A worker that stays: the same without giving the leaf back.
-    until("quiet", || again.is_quiet());
-    again.begin().unwrap();
-    expect_nothing(again.counters());
 }
 
 /// SB-34
@@ -152,6 +132,6 @@ fn what_a_call_left_in_the_page_cache_is_not_the_next_ones() {
     let next = leaves.take(&LeafLimits::default()).unwrap();
     assert_eq!(next.slot() == slot, left <= MIB, "{left} bytes were left");
     assert!(next.counters().residue_bytes.unwrap() <= MIB);
-    assert!(leaves.tend(now_ns()).is_empty());
+    leaves.tend(now_ns());
     assert_eq!(leaves.leaving(), 0, "the old one is gone");
 }

@@ -1,0 +1,300 @@
+//! The chains of section 4, each link forced (SB-25): what a call then says of its isolation, and what it can do.
+
+use std::collections::BTreeMap;
+
+use fairtrial_exec::Facility::{
+    CgroupKill, CgroupMemory, CgroupProcesses, Cgroups, Landlock, LandlockScopes, LandlockTruncate,
+    Namespaces, Seccomp,
+};
+use fairtrial_exec::Level::{Limits, Strict};
+use fairtrial_exec::State::{Enforced, Partial, Sampled, Unavailable};
+use fairtrial_exec::{Call, Facility, Level, OnMissing, Outcome, Sandbox, State, Verdict};
+use fairtrial_tests::{Process, Story, json, note, wait_until};
+use serde_json::json as j;
+
+/// One link: at a level, without something, a mechanism is in a state, by these means.
+type Link = (
+    Level,
+    &'static [Facility],
+    &'static str,
+    State,
+    &'static str,
+);
+
+/// As root with control groups, best first.
+const CHAINS: &[Link] = &[
+    (Limits, &[], "tree_kill", Enforced, "cgroup.kill"),
+    (Limits, &[CgroupKill], "tree_kill", Enforced, "init"),
+    (Limits, &[Cgroups], "tree_kill", Enforced, "init"),
+    (
+        Limits,
+        &[CgroupKill, Namespaces],
+        "tree_kill",
+        Partial,
+        "subreaper",
+    ),
+    (Strict, &[Cgroups], "tree_kill", Enforced, "init"),
+    (Limits, &[], "memory", Enforced, "cgroup"),
+    (Limits, &[CgroupMemory], "memory", Sampled, "proc"),
+    (Limits, &[Cgroups], "memory", Sampled, "proc"),
+    (Limits, &[], "processes", Enforced, "pids.max"),
+    (
+        Strict,
+        &[CgroupProcesses],
+        "processes",
+        Enforced,
+        "RLIMIT_NPROC",
+    ),
+    (
+        Strict,
+        &[CgroupProcesses, Namespaces],
+        "processes",
+        Sampled,
+        "proc",
+    ),
+    (Strict, &[], "network", Enforced, "network namespace"),
+    (Strict, &[Namespaces], "network", Partial, "seccomp"),
+    (
+        Strict,
+        &[Namespaces, Seccomp],
+        "network",
+        Unavailable,
+        "the host's",
+    ),
+    (Strict, &[Seccomp], "network", Enforced, "network namespace"),
+    (Strict, &[Seccomp], "seccomp", Unavailable, "no filters"),
+    (
+        Strict,
+        &[],
+        "write_scope",
+        Enforced,
+        "mount namespace and Landlock",
+    ),
+    (
+        Strict,
+        &[Landlock],
+        "write_scope",
+        Enforced,
+        "mount namespace",
+    ),
+    (Limits, &[], "write_scope", Enforced, "Landlock"),
+    (
+        Limits,
+        &[LandlockScopes],
+        "write_scope",
+        Enforced,
+        "Landlock",
+    ),
+    (
+        Limits,
+        &[LandlockTruncate],
+        "write_scope",
+        Partial,
+        "cut to nothing",
+    ),
+    (Limits, &[Landlock], "write_scope", Unavailable, "nothing"),
+    (
+        Strict,
+        &[Landlock],
+        "signal_scope",
+        Enforced,
+        "pid and network namespace",
+    ),
+    (Limits, &[], "signal_scope", Enforced, "Landlock"),
+    (
+        Limits,
+        &[LandlockScopes],
+        "signal_scope",
+        Partial,
+        "pid namespace",
+    ),
+    (
+        Limits,
+        &[Landlock],
+        "signal_scope",
+        Partial,
+        "pid namespace",
+    ),
+    (
+        Limits,
+        &[Landlock, Namespaces],
+        "signal_scope",
+        Unavailable,
+        "nothing",
+    ),
+    (
+        Strict,
+        &[Landlock, Namespaces],
+        "signal_scope",
+        Unavailable,
+        "nothing",
+    ),
+    (
+        Limits,
+        &[LandlockScopes],
+        "environ_guard",
+        Enforced,
+        "Landlock",
+    ),
+    (
+        Limits,
+        &[Landlock],
+        "environ_guard",
+        Enforced,
+        "pid namespace",
+    ),
+    (
+        Limits,
+        &[Landlock, Namespaces],
+        "environ_guard",
+        Unavailable,
+        "readable",
+    ),
+    (Limits, &[Landlock], "pidns", Enforced, "own /proc"),
+    (
+        Limits,
+        &[Landlock, Namespaces],
+        "pidns",
+        Unavailable,
+        "cannot be set up",
+    ),
+    (Strict, &[], "scratch", Enforced, "with a quota"),
+    (
+        Strict,
+        &[Namespaces],
+        "scratch",
+        Partial,
+        "without its quota",
+    ),
+];
+
+/// What a call did that somebody may have wanted to keep it from.
+const TRY: &str = "import os, socket\ndef f(engine, canary, port):\n    done = []\n    def attempt(name, what):\n        \
+                   try:\n            what()\n            done.append(name)\n        except OSError:\n            pass\n    \
+                   attempt('signal_scope', lambda: os.kill(engine, 0))\n    \
+                   attempt('environ_guard', lambda: open('/proc/%d/environ' % engine).read(1))\n    \
+                   attempt('write_scope', lambda: open(canary, 'a').close())\n    \
+                   attempt('write_scope', lambda: os.truncate(canary, 0))\n    \
+                   attempt('network', lambda: socket.create_connection(('127.0.0.1', port), 5).close())\n    \
+                   if os.path.isdir('/proc/%d' % os.getpid()) and os.getpid() != int(os.readlink('/proc/self')):\n        \
+                   done.append('own number')\n    return sorted(set(done))\n";
+
+fn without(facilities: &[Facility]) -> Story {
+    Story::with(|config| config.without.extend(facilities))
+}
+
+fn at(level: Level, mut call: Call) -> Call {
+    call.sandbox = Sandbox::new(level);
+    call.sandbox.on_missing = OnMissing::Degrade;
+    call.limits.memory_bytes = Some(1 << 30);
+    call.limits.processes = Some(100);
+    call
+}
+
+fn found(outcome: &Outcome, name: &str) -> (State, &'static str) {
+    let mut mechanisms = outcome.in_force.mechanisms.iter();
+    let found = mechanisms.find(|mechanism| mechanism.name == name);
+    let found = found.unwrap_or_else(|| panic!("{name} is not told of"));
+    (found.state, found.via)
+}
+
+/// SB-25, SB-41, SB-44, SB-45: what is said of each link, and that nothing said to hold could be done.
+#[tokio::test]
+async fn each_link_of_each_chain_says_what_it_is_and_holds_what_it_says() {
+    if !rustix::process::geteuid().is_root() {
+        return note("skipped: the table is root's, who has control groups");
+    }
+    let mut engines: BTreeMap<(Level, &[Facility]), Vec<&Link>> = BTreeMap::new();
+    for link in CHAINS {
+        engines.entry((link.0, link.1)).or_default().push(link);
+    }
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    for ((level, lacking), links) in engines {
+        let story = without(lacking);
+        let canary = story.write("outside/canary", "untouched");
+        let arguments = j!([std::process::id(), canary, port]).to_string();
+        let worker = story.run(at(level, Story::call(TRY, &arguments))).await;
+        let command = format!("{TRY}\nimport json\nprint(json.dumps(f(*{arguments})))");
+        let command = Call::command(["python3", "-c", &command]);
+        let command = story.run(at(level, command)).await;
+        assert_eq!(command.verdict, Verdict::Ok, "{:?}", command.stderr.text());
+        let by_command = serde_json::from_str(&command.stdout.text()).expect("a list");
+        for (outcome, done) in [(&worker, json(&worker)), (&command, by_command)] {
+            for (.., name, state, via) in &links {
+                let (got, by) = found(outcome, name);
+                let right = got == *state && by.contains(via);
+                assert!(
+                    right,
+                    "{level} without {lacking:?}: {name} is {got:?}: {by}"
+                );
+            }
+            for name in done.as_array().expect("a list") {
+                let name = name.as_str().expect("a name");
+                let holds = name != "own number" && found(outcome, name).0 == Enforced;
+                assert!(!holds, "{level} without {lacking:?}: {name} could be done");
+            }
+            // Partial or not, a signal leaves no namespace of processes.
+            let signalled = done
+                .as_array()
+                .expect("a list")
+                .contains(&j!("signal_scope"));
+            let state = found(outcome, "signal_scope").0;
+            assert_eq!(signalled, state == Unavailable, "{level} {lacking:?}");
+        }
+        story.end().await;
+    }
+}
+
+/// SB-12, SB-25: by each link of `tree_kill` nothing outlives its call, be it in a session of its own and nobody's child.
+#[tokio::test]
+async fn nothing_outlives_its_call_by_whichever_link_its_tree_is_killed() {
+    let leave = "import os, time\ndef f(path):\n    if os.fork() == 0:\n        os.setsid()\n        if os.fork() == 0:\n            \
+                 open(path, 'w').write('x')\n            while True:\n                open(path, 'a').write('x')\n                \
+                 time.sleep(0.001)\n        os._exit(0)\n    os.wait()\n    while not os.path.exists(path):\n        time.sleep(0.001)\n    \
+                 return 1\n";
+    for lacking in [
+        &[][..],
+        &[CgroupKill],
+        &[Cgroups],
+        &[CgroupKill, Namespaces],
+        &[Cgroups, Namespaces],
+        &[Landlock],
+    ] {
+        let story = without(lacking);
+        let path = story.write("shared/touched", "");
+        std::fs::remove_file(&path).expect("just made");
+        let shared = path.parent().expect("below").to_path_buf();
+        let mut call = at(Limits, Story::call(leave, &j!([path]).to_string()));
+        call.sandbox.write = vec![shared];
+        let outcome = story.run(call).await;
+        assert_eq!(json(&outcome), 1, "{lacking:?}");
+        assert_eq!(outcome.metrics.leaked_processes, Some(1), "{lacking:?}");
+        let size = || std::fs::metadata(&path).expect("it wrote").len();
+        let before = size();
+        tokio::time::sleep(std::time::Duration::from_millis(30)).await; // thirty more lines, if it lived
+        assert_eq!(size(), before, "{lacking:?}: it lives");
+        story.end().await;
+    }
+}
+
+/// SB-11, SB-25: the init of a namespace dies with the launcher, and all in it.
+#[tokio::test]
+async fn calls_in_a_namespace_of_processes_die_with_the_launcher() {
+    let story = without(&[Landlock, Cgroups]);
+    let call = at(
+        Limits,
+        Call::command(["sh", "-c", "setsid sleep 77.0625 & sleep 77.0625"]),
+    );
+    let running = story.backend.submit(call).expect("taken");
+    let started = || fairtrial_tests::running_with("77.0625").len() >= 2;
+    wait_until("both run", started).await;
+    let launcher = Process::find(std::process::id())
+        .expect("it is us")
+        .children();
+    launcher[0].signal(rustix::process::Signal::KILL);
+    assert!(running.await.is_err(), "its launcher is lost");
+    let gone = || fairtrial_tests::running_with("77.0625").is_empty();
+    wait_until("both are gone", gone).await;
+    story.end().await;
+}
