@@ -37,6 +37,7 @@ impl Launcher {
             if let Some(fork) = forks.find(|fork| fork.task == Some(id)) {
                 fork.cell.init.take_if(|init| init.pid == reaped.pid);
             }
+            self.forget_spare(reaped.pid);
             return Ok(());
         };
         if task.pid != reaped.pid {
@@ -58,7 +59,8 @@ impl Launcher {
             };
         }
         task.bury(&reaped);
-        task.cell.kill(reaped.pid);
+        task.cell.vacate();
+        task.cell.kill(reaped.pid, false);
         Ok(())
     }
 

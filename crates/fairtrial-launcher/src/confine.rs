@@ -26,7 +26,15 @@ pub(crate) struct Nest {
     taken: BTreeSet<u32>,
     /// Those that could be set up, their directories apart.
     proven: HashSet<Namespaces>,
+    /// Inits of namespaces of processes that nobody is in: one is like the other, and lent again.
+    spare: Vec<Init>,
 }
+
+/// The name of what belongs to no task.
+const NOBODY: TaskId = TaskId(u64::MAX);
+
+/// More than that are ended.
+const MOST_SPARE: usize = 64;
 
 /// What confines one task, beside what its process does itself.
 #[derive(Default)]
@@ -35,6 +43,10 @@ pub(crate) struct Cell {
     pub(crate) init: Option<Init>,
     /// Its task is in namespaces of an init's, or is to be, whether that lives or not.
     pub(crate) has_namespaces: bool,
+    /// Another task can have the init once nobody else is in its namespace.
+    lent: bool,
+    /// So it was seen.
+    vacated: Option<Init>,
     pub(crate) user: Option<u32>,
     /// Its directory, if that has a quota.
     scratch: Option<Vec<u8>>,
@@ -65,8 +77,15 @@ impl Cell {
         self.init.is_none() && self.leaf.as_ref().is_none_or(Leaf::is_empty)
     }
 
+    /// The leader was reaped: an init that is left alone with an empty namespace is none of this task's any more.
+    pub(crate) fn vacate(&mut self) {
+        if self.lent && self.init.as_ref().is_some_and(Init::is_alone) {
+            self.vacated = self.init.take();
+        }
+    }
+
     /// Ends all that is in it; `false` where the kernel does not do that at once, and what forks meanwhile may be left.
-    pub(crate) fn kill(&mut self, leader: i32) -> bool {
+    pub(crate) fn kill(&mut self, leader: i32, leader_lives: bool) -> bool {
         self.look(leader);
         let at_once = match &self.leaf {
             Some(leaf) if !leaf.kill() => {
@@ -75,7 +94,9 @@ impl Cell {
             }
             leaf => leaf.is_some(),
         };
-        if let Some(init) = &self.init {
+        // A leader without company is ended by itself; should it make some just now, that is found when it is reaped.
+        let alone = self.lent && leader_lives && self.leaked == Some(0);
+        if let Some(init) = self.init.as_ref().filter(|_| !alone) {
             init.kill();
         }
         at_once || self.init.is_some()
@@ -172,16 +193,15 @@ impl Launcher {
                 cell.user = nest.take_user();
                 cell.scratch = Some(world.scratch.clone());
             }
-            let init = world::start(&nest.users, namespaces, cell.user, &nest.lifeline)
-                .map_err(at(Step::Namespaces))?;
-            let init = cell.init.insert(init);
-            cell.has_namespaces = true;
+            (cell.has_namespaces, cell.lent) = (true, *namespaces == Namespaces::Processes);
+            let init = nest.init(namespaces, cell.user);
+            let init = cell.init.insert(init.map_err(at(Step::Namespaces))?);
             let proved = nest.prove(namespaces, init);
             self.by_pid.insert(init.pid, task); // whatever came of it, it is reaped as what it is
             proved?;
             means.orphans_are_known = true;
-            let copy = |fd: &OwnedFd| fd.try_clone().map_err(at(Step::Descriptors));
-            (means.user, means.init) = (cell.user, Some((copy(&init.pidfd)?, copy(&init.ready)?)));
+            let way_in = init.pidfd.try_clone().map_err(at(Step::Descriptors))?;
+            (means.user, means.init) = (cell.user, Some((way_in, init.ready.take())));
         }
         confine::plan(confine, means, birth).map_err(at(Step::Landlock))
     }
@@ -228,8 +248,26 @@ impl Launcher {
         if let (Some(leaf), Some(leaves)) = (cell.leaf, &mut self.leaves) {
             leaves.give_back(leaf, now_ns());
         }
-        if let (Some(nest), Some(user)) = (&mut self.nest, cell.user) {
+        let Some(nest) = &mut self.nest else {
+            return;
+        };
+        if let Some(user) = cell.user {
             nest.taken.remove(&user);
+        }
+        match cell.vacated {
+            Some(init) if nest.spare.len() < MOST_SPARE => {
+                self.by_pid.insert(init.pid, NOBODY);
+                nest.spare.push(init);
+            }
+            Some(init) => init.kill(),
+            None => {}
+        }
+    }
+
+    /// An init ended, perhaps one that was nobody's.
+    pub(crate) fn forget_spare(&mut self, pid: i32) {
+        if let Some(nest) = &mut self.nest {
+            nest.spare.retain(|spare| spare.pid != pid);
         }
     }
 
@@ -255,6 +293,7 @@ impl Launcher {
                 lifeline: Lifeline::new()?,
                 taken: BTreeSet::new(),
                 proven: HashSet::new(),
+                spare: Vec::new(),
             });
         }
         Ok(self.nest.as_mut().expect("just made"))
@@ -265,6 +304,17 @@ impl Launcher {
 const MOST_PROVEN: usize = 256;
 
 impl Nest {
+    fn init(&mut self, namespaces: &Namespaces, user: Option<u32>) -> io::Result<Init> {
+        let spare = match namespaces {
+            Namespaces::Processes => self.spare.pop(),
+            Namespaces::All(_) => None,
+        };
+        match spare {
+            Some(init) => Ok(init),
+            None => world::start(&self.users, namespaces, user, &self.lifeline),
+        }
+    }
+
     /// The first of its kind is waited for, since only its init knows why something cannot be mounted. The others are
     /// waited for by their own processes, which just end if there is nothing to wait for.
     fn prove(&mut self, namespaces: &Namespaces, init: &Init) -> Result<(), Refusal> {

@@ -78,7 +78,7 @@ impl Task {
         if self.dead.is_none() {
             self.cell.count_below(self.pid); // with its end they become strays, and may be anybody's
         }
-        let at_once = self.cell.kill(self.pid);
+        let at_once = self.cell.kill(self.pid, self.dead.is_none());
         if !at_once && self.dead.is_none() && matches!(self.role, Role::Leader) {
             let killed = freeze::kill_below(self.pid);
             self.cell.leaked = self.cell.leaked.max(Some(killed));

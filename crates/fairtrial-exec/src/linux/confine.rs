@@ -18,8 +18,8 @@ const KEYCTL_JOIN_SESSION_KEYRING: u64 = 1;
 pub struct Means {
     /// The files through which a process enters its cgroups.
     pub joins: Vec<OwnedFd>,
-    /// The init that holds its namespaces: a way in, and what tells that all is mounted.
-    pub init: Option<(OwnedFd, OwnedFd)>,
+    /// The init that holds its namespaces: a way in, and what tells that all is mounted, unless it is known to be.
+    pub init: Option<(OwnedFd, Option<OwnedFd>)>,
     /// Its own user.
     pub user: Option<u32>,
     /// Whether cgroup or namespace tell who belongs to it, and limit them all.
@@ -54,11 +54,13 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
         raise_oom_score(&mut plan, confine);
     }
     if let (Some((init, ready)), Some(namespaces)) = (means.init, &confine.namespaces) {
-        let (init, ready) = (plan.descriptor(init), plan.descriptor(ready));
+        let init = plan.descriptor(init);
         plan.lead_in(init);
-        let byte = plan.bytes(&[0]);
-        let read = [ready, byte, Arg::Value(1)];
-        plan.call_for_something(Step::Mounts, libc::SYS_read, &read); // its end says that the init gave up
+        if let Some(ready) = ready {
+            let (ready, byte) = (plan.descriptor(ready), plan.bytes(&[0]));
+            let read = [ready, byte, Arg::Value(1)];
+            plan.call_for_something(Step::Mounts, libc::SYS_read, &read); // its end says that the init gave up
+        }
         let kinds = Arg::Value(world::entered(namespaces) as u64);
         plan.call(Step::Namespaces, libc::SYS_setns, &[init, kinds]);
     }

@@ -37,8 +37,8 @@ pub struct Init {
     pub pid: i32,
     /// Its handle, which is also the way in.
     pub pidfd: OwnedFd,
-    /// Has a byte once all is mounted; ends without one if that failed.
-    pub ready: OwnedFd,
+    /// Has a byte once all is mounted; ends without one if that failed. Whoever enters first takes it.
+    pub ready: Option<OwnedFd>,
     /// Has what failed, if something did.
     failure: OwnedFd,
 }
@@ -52,9 +52,12 @@ const FAILURE_BYTES: usize = 5;
 impl Init {
     /// Waits until all is mounted; else the step that failed, and why.
     pub fn is_mounted(&self) -> Result<(), (Step, i32)> {
+        let Some(ready) = &self.ready else {
+            return Ok(()); // somebody has been there
+        };
         let give_up = now_ns() + MOUNTING_NS;
         loop {
-            let mut news = [&self.ready, &self.failure].map(|fd| PollFd::new(fd, PollFlags::IN));
+            let mut news = [ready, &self.failure].map(|fd| PollFd::new(fd, PollFlags::IN));
             let left = give_up.saturating_sub(now_ns());
             match poll(&mut news, Some(&timespec(left))) {
                 Err(Errno::INTR) => continue,
@@ -79,6 +82,27 @@ impl Init {
             (Ok(FAILURE_BYTES), Some(step)) => (step, i32::from_ne_bytes(errno)),
             _ => (STEP, libc::ESRCH),
         }
+    }
+
+    /// Whether nobody else is in its namespace of processes, by its own `/proc`. Whoever asks knows that nobody comes.
+    ///
+    /// Looked at twice: one that ends may have had a child while the list went from the one's number to the other's.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        (0..2).all(|_| self.sees_nobody())
+    }
+
+    fn sees_nobody(&self) -> bool {
+        let Ok(entries) = std::fs::read_dir(format!("/proc/{}/root/proc", self.pid)) else {
+            return false;
+        };
+        let mut others = entries.filter(|entry| {
+            let is_other = |name: &[u8]| name[0].is_ascii_digit() && name != b"1";
+            entry
+                .as_ref()
+                .map_or(true, |entry| is_other(entry.file_name().as_encoded_bytes()))
+        });
+        others.next().is_none()
     }
 
     /// Ends it and all that is in its namespaces.
@@ -140,7 +164,7 @@ pub fn start(
         pid => Ok(Init {
             pid,
             pidfd: handle_or_end(pid)?,
-            ready,
+            ready: Some(ready),
             failure,
         }),
     }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::means::{Lack, Means};
+use super::means::{Inside, Lack, Means};
 use super::needs;
 use super::report::{Counters, InForce, Mechanism, State};
 use super::{Level, Network, Sandbox};
@@ -20,13 +20,9 @@ pub(crate) fn in_force(call: &Call, mode: Mode, means: &Means) -> InForce {
         mechanisms.retain(|mechanism| mechanism.name != "scratch");
     }
     let limits = &call.limits;
-    let cgroups = level != Level::None;
     let asked = [
-        limits.cpu.is_some().then(|| cpu(cgroups, means)),
-        limits
-            .memory_bytes
-            .is_some()
-            .then(|| by_cgroup("memory", cgroups.then(|| means.memory()))),
+        limits.cpu.is_some().then(|| cpu(level, means)),
+        limits.memory_bytes.is_some().then(|| memory(level, means)),
         limits.processes.is_some().then(|| processes(level, means)),
     ];
     mechanisms.extend(asked.into_iter().flatten());
@@ -216,20 +212,44 @@ fn tree_kill(level: Level, means: &Means) -> Mechanism {
     match (level, means.kill()) {
         (Level::None, _) => partial,
         (Level::Strict, _) => by_init,
-        (Level::Limits, Ok(via)) => entry(NAME, State::Enforced, via),
-        (Level::Limits, Err(_)) if means.namespaces_at(level).is_some() => by_init,
+        (Level::Limits, Ok(via)) if cannot_leave_cgroup(level, means) => {
+            entry(NAME, State::Enforced, via)
+        }
+        (Level::Limits, _) if means.namespaces_at(level).is_some() => by_init,
+        (Level::Limits, Ok(via)) => Mechanism {
+            hint: LANDLOCK_HINT,
+            ..entry(NAME, State::Partial, via)
+        },
         (Level::Limits, Err(hint)) => Mechanism { hint, ..partial },
     }
 }
 
 /// By the cgroup of a confined call, where there is one.
-fn by_cgroup(name: &'static str, group: Option<Result<&'static str, &'static str>>) -> Mechanism {
+fn by_cgroup(
+    name: &'static str,
+    level: Level,
+    means: &Means,
+    group: Result<&'static str, &'static str>,
+) -> Mechanism {
     let sampled = entry(name, State::Sampled, "proc every 10 ms");
-    match group {
-        None => sampled,
-        Some(Ok(via)) => entry(name, State::Enforced, via),
-        Some(Err(hint)) => Mechanism { hint, ..sampled },
+    match (level, group) {
+        (Level::None, _) => sampled,
+        (_, Err(hint)) => Mechanism { hint, ..sampled },
+        (_, Ok(via)) if cannot_leave_cgroup(level, means) => entry(name, State::Enforced, via),
+        (_, Ok(via)) => Mechanism {
+            hint: "a program can leave its control group; what keeps it inside needs Landlock: Linux 5.13",
+            ..entry(name, State::Partial, via)
+        },
     }
+}
+
+/// Whether it cannot write to the files by which processes are moved: they belong to its own user.
+fn cannot_leave_cgroup(level: Level, means: &Means) -> bool {
+    means.landlock() > 0 || means.namespaces_at(level) == Some(Inside::World)
+}
+
+fn memory(level: Level, means: &Means) -> Mechanism {
+    by_cgroup("memory", level, means, means.memory())
 }
 
 fn processes(level: Level, means: &Means) -> Mechanism {
@@ -238,11 +258,11 @@ fn processes(level: Level, means: &Means) -> Mechanism {
         let via = "RLIMIT_NPROC of a user counted alone";
         return entry(NAME, State::Enforced, via);
     }
-    by_cgroup(NAME, (level != Level::None).then(|| means.processes()))
+    by_cgroup(NAME, level, means, means.processes())
 }
 
-fn cpu(cgroups: bool, means: &Means) -> Mechanism {
-    if cgroups && means.cpu_time().is_ok() {
+fn cpu(level: Level, means: &Means) -> Mechanism {
+    if level != Level::None && means.cpu_time().is_ok() {
         entry("cpu", State::Sampled, "cgroup every 10 ms")
     } else {
         entry("cpu", State::Sampled, "proc every 10 ms")

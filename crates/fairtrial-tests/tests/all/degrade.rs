@@ -92,7 +92,7 @@ async fn a_call_that_insists_on_its_level_ends_before_any_code_of_its_own_runs()
         (
             Facility::Landlock,
             Level::Limits,
-            "environ_guard",
+            "write_scope",
             "; needs Landlock: Linux 5.13",
         ),
     ] {

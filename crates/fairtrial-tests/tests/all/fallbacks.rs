@@ -37,6 +37,16 @@ const CHAINS: &[Link] = &[
     (Limits, &[], "memory", Enforced, "cgroup"),
     (Limits, &[CgroupMemory], "memory", Sampled, "proc"),
     (Limits, &[Cgroups], "memory", Sampled, "proc"),
+    (Limits, &[Landlock], "memory", Partial, "cgroup"),
+    (Limits, &[Landlock], "processes", Partial, "pids.max"),
+    (Limits, &[Landlock], "tree_kill", Enforced, "init"),
+    (
+        Limits,
+        &[Landlock, Namespaces],
+        "tree_kill",
+        Partial,
+        "cgroup.kill",
+    ),
     (Limits, &[], "processes", Enforced, "pids.max"),
     (
         Strict,
@@ -296,5 +306,26 @@ async fn calls_in_a_namespace_of_processes_die_with_the_launcher() {
     assert!(running.await.is_err(), "its launcher is lost");
     let gone = || fairtrial_tests::running_with("77.0625").is_empty();
     wait_until("both are gone", gone).await;
+    story.end().await;
+}
+
+/// SB-25, SB-73: a namespace is lent again only when nobody is left in it, whatever a call does at its very end.
+#[tokio::test]
+async fn a_namespace_of_processes_that_is_used_again_holds_nobody_of_the_last_call() {
+    let story = without(&[Landlock, Cgroups]);
+    let fork_late = "import os, threading\ndef f():\n    def fork():\n        for _ in range(3):\n            \
+                     if os.fork() == 0:\n                os.setsid()\n                if os.fork():\n                    os._exit(0)\n    \
+                     threading.Thread(target=fork, daemon=True).start()\n    return 1\n";
+    let look = "import os\ndef f():\n    return sorted(int(name) for name in os.listdir('/proc') if name.isdigit())\n";
+    for round in 0..20 {
+        story.run(at(Limits, Story::call(fork_late, "[]"))).await;
+        let seen = json(&story.run(at(Limits, Story::call(look, "[]"))).await);
+        assert_eq!(seen.as_array().map(Vec::len), Some(2), "{round}: {seen}");
+    }
+    let launcher = Process::find(std::process::id())
+        .expect("it is us")
+        .children();
+    let children = launcher[0].children().len();
+    assert!(children < 16, "{children} children after 40 calls");
     story.end().await;
 }

@@ -1,6 +1,7 @@
 //! The engine's side of `make bench`: one experiment for each line of its input, its samples as one line of JSON.
 //!
-//! `bench/run.py` drives it, so that engine and bare limits take turns. Decides nothing and compares nothing.
+//! `bench/run.py` drives it, so that engine and bare limits take turns. Decides nothing and compares nothing. What is named
+//! after the interpreter (`landlock,cgroups`) the engine does without: so the fallbacks of isolation are measured.
 
 mod levels;
 
@@ -11,8 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fairtrial_exec::{
-    Backend, Call, Isolation, Level, LocalBackend, LocalConfig, ResultFormat, Sandbox, Shutdown,
-    Verdict,
+    Backend, Call, Facility, Isolation, Level, LocalBackend, LocalConfig, ResultFormat, Sandbox,
+    Shutdown, Verdict,
 };
 use fairtrial_tests::arguments;
 use serde_json::{Value as Json, json};
@@ -33,7 +34,7 @@ const IN_FLIGHT: usize = 256;
 fn main() -> Result<(), Failure> {
     let python = std::env::args()
         .nth(1)
-        .ok_or("usage: bench_engine PYTHON, experiments on standard input")?;
+        .ok_or("usage: bench_engine PYTHON [WITHOUT,...], experiments on standard input")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -228,6 +229,9 @@ fn config(dir: &TempDir, max_workers: usize) -> Result<LocalConfig, Failure> {
     let mut config = LocalConfig::from_env()?;
     config.max_workers = max_workers;
     config.spill_dir = dir.path().join("spill");
+    let without = std::env::args().nth(2).unwrap_or_default();
+    let named = |facility: &Facility| without.split(',').any(|name| name == facility.name());
+    config.without = Facility::ALL.into_iter().filter(named).collect();
     Ok(config)
 }
 
