@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairtrial_exec::linux::cgroup::Below;
 use fairtrial_exec::{Backend, LocalConfig, Sandbox, Shutdown};
 
 use crate::failure::Failure;
@@ -17,6 +18,12 @@ pub(crate) fn become_undumpable() -> Result<(), Failure> {
 /// What a launcher that was killed leaves behind comes to us, whose only children are the engine's.
 pub(crate) fn become_heir() -> Result<(), Failure> {
     fairtrial_exec::adopt_orphans().map_err(Failure::attempting("cannot inherit orphans"))
+}
+
+/// Leaves a control group that was handed to us for one below, for version 2 gives no controllers to what is below a group
+/// that holds processes. Undone when dropped.
+pub(crate) fn go_below() -> Option<Below> {
+    Below::go()
 }
 
 /// Runs `work` on this thread. What still blocks in the background when it ends (a read of a terminal) is left behind.

@@ -21,7 +21,10 @@ fn main() -> std::process::ExitCode {
     let ended = engine::become_undumpable()
         .and_then(|()| engine::become_heir())
         .and_then(|()| args::parse())
-        .and_then(commands::run);
+        .and_then(|args| {
+            let _below = engine::go_below();
+            commands::run(args)
+        });
     match ended {
         Ok(code) => code,
         Err(failure) => show::failure(&failure),

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use rustix::process::{Resource as Own, getrlimit};
+
 use crate::call::InvalidCall;
 use crate::sandbox::Level;
 
@@ -121,6 +123,40 @@ impl Limits {
             Resource::FileSize => &mut self.file_bytes,
             Resource::Output => &mut self.output_bytes,
         }
+    }
+
+    /// Whether this process can hand them on: nobody can have more than its own hard limits, but root at level `none`.
+    pub(crate) fn validate_here(&self, level: Level) -> Result<(), InvalidCall> {
+        if level == Level::None && rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        for (asked, own, field, option) in [
+            (self.open_files, Own::Nofile, "limits.open_files", "n"),
+            (self.file_bytes, Own::Fsize, "limits.file_bytes", "f"),
+        ] {
+            let hard = getrlimit(own).maximum;
+            if let (Some(asked), Some(hard)) = (asked, hard)
+                && asked > hard
+            {
+                let problem = format!(
+                    "{asked} is more than this process's own hard limit, {hard}; ask for less, or raise that \
+                     (`ulimit -H{option}`)"
+                );
+                return Err(InvalidCall::new(field, problem));
+            }
+        }
+        Ok(())
+    }
+
+    /// Defaults give way to lower limits of this process's own.
+    pub(crate) fn keep_to_own(&mut self) {
+        let least = |limit: &mut Option<u64>, own: Option<u64>| {
+            if let (Some(limit), Some(own)) = (limit, own) {
+                *limit = own.min(*limit);
+            }
+        };
+        least(&mut self.open_files, getrlimit(Own::Nofile).maximum);
+        least(&mut self.file_bytes, getrlimit(Own::Fsize).maximum);
     }
 
     pub(crate) fn validate(&self) -> Result<(), InvalidCall> {

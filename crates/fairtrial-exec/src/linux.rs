@@ -1,5 +1,7 @@
 //! Every `unsafe` and every raw system call, one module per mechanism.
 
+#[cfg(feature = "engine")]
+pub(crate) mod affinity;
 pub mod cgroup;
 #[cfg(feature = "engine")]
 pub(crate) mod claims;

@@ -105,7 +105,7 @@ impl LocalBackend {
         listener: Box<dyn Listener>,
     ) -> Result<CallHandle, EngineError> {
         call.validate()?;
-        call.sandbox.validate_places()?;
+        call.sandbox.validate_here()?;
         self.fill_limits(&mut call)?;
         let mut state = self.lock();
         let commands = match &*state {
@@ -159,6 +159,7 @@ impl LocalBackend {
     /// Gives a call the limits that its level has here unless told otherwise, as submitting it does.
     pub fn fill_limits(&self, call: &mut Call) -> Result<(), EngineError> {
         let level = call.sandbox.level;
+        call.limits.validate_here(level)?;
         if level == Level::None {
             return Ok(());
         }
@@ -172,6 +173,7 @@ impl LocalBackend {
         };
         let (ram, cgroup) = (memory.ram_bytes, memory.cgroup_limit_bytes);
         call.limits = call.limits.filled(level, ram, cgroup);
+        call.limits.keep_to_own();
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::call::InvalidCall;
+use crate::linux::affinity;
 pub use examine::SandboxReport;
 pub use means::Facility;
 pub(crate) use means::{Lack, Means, Trial, is_lasting, parts_withheld};
@@ -246,8 +247,17 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Whether the places named are there: asked when a call is submitted, which may be elsewhere than where it was made.
-    pub(crate) fn validate_places(&self) -> Result<(), InvalidCall> {
+    /// Whether what is named is there: asked when a call is submitted, which may be elsewhere than where it was made.
+    pub(crate) fn validate_here(&self) -> Result<(), InvalidCall> {
+        if let Some(cpus) = &self.cpus {
+            let allowed = affinity::allowed();
+            if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+                let those = affinity::ranges(&allowed);
+                let problem =
+                    format!("there is no processor {cpu} for this process; it has {those}");
+                return Err(refusal("cpus", problem));
+            }
+        }
         for (key, paths) in [("read", &self.read), ("write", &self.write)] {
             if let Some(path) = paths.iter().find(|path| !path.exists()) {
                 let problem = format!("`{}` is not there, or cannot be seen", path.display());

@@ -8,7 +8,7 @@ use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::wait::is_child;
 use fairtrial_exec::linux::{socket, spawn};
 use fairtrial_exec::protocol::launcher::{Confine, FromLauncher, Step, TaskId, ToLauncher};
-use fairtrial_exec::protocol::zygote::{ANSWER_BYTES, Answer};
+use fairtrial_exec::protocol::zygote::{ANSWER_BYTES, Answer, MOST_REQUEST_BYTES};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
@@ -44,6 +44,10 @@ impl Launcher {
         bytes.push(plan.way_in().map_or(0, |at| at + fds.len() as u8));
         if confine.is_some() {
             bytes.append(&mut plan.to_bytes());
+        }
+        if bytes.len() > MOST_REQUEST_BYTES {
+            self.abandon(cell); // too many places that may be written, which is what makes a plan long
+            return self.fail(task, Step::Landlock, Errno::TOOBIG.raw_os_error());
         }
         fds.extend(plan.into_descriptors());
         if let Some(Task {

@@ -9,6 +9,9 @@ import sys as _sys
 from marshal import loads as _load_configure
 from os import _exit, close, getpid
 
+_MOST_REQUEST = 1 << 16  # protocol/zygote.rs
+_CUT = _socket.MSG_TRUNC | _socket.MSG_CTRUNC
+
 
 def serve(engine, launcher):
     """A zygote's life: preload, say so, fork workers until the launcher hangs up."""
@@ -100,7 +103,7 @@ def _fork_workers(launcher, forker):
     launcher.settimeout(0.05)
     while True:
         try:
-            request, ancillary, _, _ = launcher.recvmsg(65536, _DESCRIPTOR_SPACE, _CLOEXEC)
+            request, ancillary, flags, _ = launcher.recvmsg(_MOST_REQUEST, _DESCRIPTOR_SPACE, _CLOEXEC)
         except OSError as error:
             if error.errno not in (None, _errno.EAGAIN):
                 return None
@@ -114,7 +117,9 @@ def _fork_workers(launcher, forker):
             return None
         descriptors = _descriptors_in(ancillary)
         number = _U32.unpack(request[:4])[0]
-        if len(descriptors) < 3:
+        if flags & _CUT:
+            pid = -_errno.EMSGSIZE  # half a plan confines nobody
+        elif len(descriptors) < 3:
             pid = -_errno.EBADMSG
         else:
             pid = forker.fork(descriptors[request[4]] if request[4] else None)

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use fairtrial_exec::linux::nameless;
 use fairtrial_exec::{
-    Backend, Call, Level, LocalBackend, LocalConfig, Sandbox, Size, SpillDir, Verdict, value,
+    Backend, Call, DEFAULT_LEVEL, Level, LocalBackend, LocalConfig, SANDBOX_VARIABLE, Sandbox,
+    Size, SpillDir, Verdict, value,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -29,7 +30,9 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Looks at the machine and says what was found.
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let config = engine::config(None)?;
+    let default = engine::default_sandbox()?;
     let mut findings = Findings::of_machine(&config);
+    findings.default_level = default.map(|sandbox| sandbox.level);
     (findings.tests, findings.levels) = engine::run(async {
         let mut interrupt = Interrupt::listen()?;
         let backend = Arc::new(LocalBackend::new(config));
@@ -74,6 +77,8 @@ struct Findings {
     node_id: String,
     tests: Vec<SelfTest>,
     levels: Vec<LevelFindings>,
+    /// The level that `FAIRTRIAL_SANDBOX` puts in the place of the default.
+    default_level: Option<Level>,
     measuring: Measuring,
     spill_dir: SpillDir,
     /// Free bytes, or why it cannot be used.
@@ -142,6 +147,7 @@ impl Findings {
             node_id: config.node_id.clone(),
             tests: Vec::new(),
             levels: Vec::new(),
+            default_level: None,
             measuring: Measuring::of(Path::new("/")),
             spill: spill_state(&spill_dir),
             spill_dir,
@@ -191,6 +197,9 @@ impl Findings {
         for (level, state) in self.levels() {
             text += &format!("  {:<8} {state}\n", level.to_string());
         }
+        if let Some(level) = self.default_level {
+            text += &format!("  calls that do not say have `{level}`, by {SANDBOX_VARIABLE}\n");
+        }
         for found in &self.levels {
             text += &found.text();
         }
@@ -235,6 +244,7 @@ impl Findings {
             "max_workers": self.max_workers,
             "node_id": self.node_id,
             "levels": levels,
+            "default_level": self.default_level.unwrap_or(DEFAULT_LEVEL).to_string(),
             "mechanisms": mechanisms,
             "reports": reports,
             "cgroups": self.cgroups(),

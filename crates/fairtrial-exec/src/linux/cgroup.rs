@@ -6,6 +6,7 @@
 
 mod access;
 mod attempt;
+mod below;
 mod counters;
 mod files;
 mod group;
@@ -20,6 +21,7 @@ mod reason;
 mod tests;
 
 pub use access::{Access, Kind, Part};
+pub use below::Below;
 pub use counters::{Counters, Peak, Version};
 pub use leaf::{Leaf, LeafLimits};
 pub use leaves::Leaves;

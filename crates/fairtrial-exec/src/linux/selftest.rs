@@ -97,13 +97,7 @@ fn attempts(test: &SelfTest) -> Vec<(&'static str, io::Result<()>)> {
         ),
         (
             "keep_descriptor",
-            result_of(|| {
-                // SAFETY: asks about numbers only.
-                match (3..4096).any(|fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0) {
-                    true => 0,
-                    false => -1,
-                }
-            }),
+            result_of(|| if keeps_descriptor() { 0 } else { -1 }),
         ),
         // The last: whoever succeeds has other privileges from then on. This one takes none.
         (
@@ -114,6 +108,29 @@ fn attempts(test: &SelfTest) -> Vec<(&'static str, io::Result<()>)> {
             }),
         ),
     ]
+}
+
+/// As far as a process that keeps one is looked through.
+const DESCRIPTORS: i32 = 4096;
+
+/// Closes what executing a program would: a self-test is none, and what is left open by mistake is to be found.
+pub(super) fn close_as_exec_does() {
+    for fd in
+        (3..DESCRIPTORS).filter(|fd| flags_of(*fd) & libc::FD_CLOEXEC != 0 && flags_of(*fd) >= 0)
+    {
+        // SAFETY: this process is about to end, and nothing in it uses the descriptor any more.
+        unsafe { libc::close(fd) };
+    }
+}
+
+fn keeps_descriptor() -> bool {
+    (3..DESCRIPTORS).any(|fd| flags_of(fd) >= 0)
+}
+
+/// Negative if there is no such descriptor.
+fn flags_of(fd: i32) -> i32 {
+    // SAFETY: asks about a number only.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) }
 }
 
 fn result_of(call: impl FnOnce() -> i32) -> io::Result<()> {
@@ -175,4 +192,32 @@ fn use_processes(count: u64) {
         tv_nsec: 200_000_000,
     };
     rustix::event::poll(&mut [], Some(&moment)).ok(); // cut short it proves as much
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Pid, WaitOptions, waitpid};
+
+    use super::*;
+
+    /// SB-41: the attempt can succeed, so that its failure says something.
+    #[test]
+    fn a_descriptor_that_a_program_would_inherit_is_found() {
+        for (flag, kept) in [(0, true), (libc::FD_CLOEXEC, false)] {
+            let child = clone(0).expect("a process");
+            if child == 0 {
+                // SAFETY: the child's own descriptors; it ends below and runs nothing else of this program.
+                unsafe {
+                    libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0);
+                    libc::dup2(1, 77);
+                    libc::fcntl(77, libc::F_SETFD, flag);
+                }
+                close_as_exec_does();
+                exit(keeps_descriptor().into());
+            }
+            let ended = waitpid(Pid::from_raw(child), WaitOptions::empty()).expect("a child");
+            let code = ended.and_then(|(_, status)| status.exit_status());
+            assert_eq!(code, Some(kept.into()), "{flag}");
+        }
+    }
 }

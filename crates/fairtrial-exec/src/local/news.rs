@@ -155,7 +155,9 @@ impl Pool {
                 errno: 0,
             }
             | Unstarted::LauncherLost => self.requeue(lane, dispatch),
-            Unstarted::Spawn { step, errno } if step.confines() && !is_shortage(errno) => {
+            Unstarted::Spawn { step, errno }
+                if (step.confines() || step == Step::Rlimits) && !is_shortage(errno) =>
+            {
                 let problem = io::Error::from_raw_os_error(errno);
                 let report = setup_error(format!("cannot confine it: {}: {problem}", step.name()));
                 self.resolve_unstarted(dispatch, Verdict::SetupFailed, report);

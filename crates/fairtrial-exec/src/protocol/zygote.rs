@@ -1,5 +1,8 @@
 //! What a zygote answers the launcher: one `SOCK_SEQPACKET` packet of [`ANSWER_BYTES`] for each request.
 
+/// The longest request that a zygote takes (`serve.py`).
+pub const MOST_REQUEST_BYTES: usize = 1 << 16;
+
 /// `<Ii`: the request's number, and a pid or a negative errno.
 pub const ANSWER_BYTES: usize = 8;
 

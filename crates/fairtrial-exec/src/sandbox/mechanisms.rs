@@ -33,7 +33,7 @@ pub(crate) fn in_force(call: &Call, mode: Mode, means: &Means) -> InForce {
         let found = mechanisms.iter_mut().find(|one| one.name == *name);
         if let Some(mechanism) = found.filter(|one| one.state == State::Enforced) {
             mechanism.state = State::Partial;
-            mechanism.hint = "its self-test was not refused";
+            mechanism.hint = "its self-test was not refused, or could not be made";
         }
     }
     InForce {
@@ -88,6 +88,7 @@ fn standing(sandbox: &Sandbox, mode: Mode, means: &Means) -> Vec<Mechanism> {
             entry("capabilities", State::Enforced, "all sets empty"),
             signal_scope(level, means),
             write_scope(level, mode, means),
+            shared_memory(level),
         ]);
     }
     if sandbox.cpus.is_some() {
@@ -323,6 +324,18 @@ fn write_scope(level: Level, mode: Mode, means: &Means) -> Mechanism {
         (_, _, 0) => Mechanism {
             hint: LANDLOCK_HINT,
             ..entry(NAME, State::Unavailable, "nothing keeps it from writing")
+        },
+    }
+}
+
+/// No owner tells whose it was: calls at `limits` have the engine's user.
+fn shared_memory(level: Level) -> Mechanism {
+    const NAME: &str = "shared_memory";
+    match level {
+        Level::Strict => entry(NAME, State::Enforced, "its own /dev/shm and ipc namespace"),
+        _ => Mechanism {
+            hint: "what a call leaves in /dev/shm stays there; at `strict` it has its own",
+            ..entry(NAME, State::Unavailable, "the host's: open at this level")
         },
     }
 }

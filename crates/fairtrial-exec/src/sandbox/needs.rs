@@ -16,9 +16,11 @@ enum Need {
 }
 
 /// What `limits` and `strict` need beyond what every call has.
-const NEEDS: [(&str, Need, Need); 18] = [
+const NEEDS: [(&str, Need, Need); 19] = [
     ("tree_kill", Need::Some, Need::Enforced),
     ("environ_guard", Need::Enforced, Need::Enforced),
+    // Its quota, where that was asked for.
+    ("scratch", Need::No, Need::Enforced),
     ("cpu", Need::Some, Need::Some),
     ("memory", Need::Some, Need::Some),
     ("processes", Need::Some, Need::Some),

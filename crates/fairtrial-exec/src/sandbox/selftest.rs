@@ -53,29 +53,34 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// The mechanisms that did not keep an attempt from succeeding.
+    /// The mechanisms that did not keep an attempt from succeeding: all of them where nothing could be tried.
     pub(super) fn disproved(&self) -> Vec<&'static str> {
-        let allowed = self.attempts.iter().filter(|(_, refused)| !refused);
-        let names = allowed.filter_map(|(what, _)| {
-            let found = PROVES.iter().find(|(attempt, _)| attempt == what)?;
-            Some(found.1)
-        });
-        names.collect()
+        let untried = self.attempts.is_empty() && !self.untried.is_empty();
+        let held = |attempt: &str| match self.attempts.iter().find(|(what, _)| what == attempt) {
+            Some((_, refused)) => *refused,
+            None => !untried,
+        };
+        let failed = PROVES.iter().filter(|(attempt, _)| !held(attempt));
+        failed.map(|(_, mechanism)| *mechanism).collect()
     }
 
+    /// What is missing in an answer was not refused.
     fn add(&mut self, route: &str, tried: Result<Attempts, String>) {
-        match tried {
-            Err(problem) => self.untried.push((route.to_owned(), problem)),
-            Ok(attempts) if self.attempts.is_empty() => self.attempts = attempts,
-            Ok(attempts) => {
-                for (what, refused) in attempts {
-                    match self.attempts.iter_mut().find(|(name, _)| *name == what) {
-                        Some((_, by_all)) => *by_all &= refused,
-                        None => self.attempts.push((what, refused)),
-                    }
-                }
-            }
-        }
+        let attempts = match tried {
+            Ok(attempts) => attempts,
+            Err(problem) => return self.untried.push((route.to_owned(), problem)),
+        };
+        let refused = |list: &Attempts, what: &str| {
+            let mut found = list.iter().filter(|(name, _)| name == what);
+            found.next().is_some_and(|(_, refused)| *refused)
+        };
+        let before = std::mem::take(&mut self.attempts);
+        let by_all =
+            |what: &str| refused(&attempts, what) && (before.is_empty() || refused(&before, what));
+        let all = PROVES
+            .iter()
+            .map(|(what, _)| ((*what).to_owned(), by_all(what)));
+        self.attempts = all.collect();
     }
 }
 
@@ -247,27 +252,45 @@ mod tests {
         named.collect()
     }
 
+    fn all_but(allowed: &str) -> Attempts {
+        let names = PROVES.iter().map(|(what, _)| (*what, *what != allowed));
+        attempts(&names.collect::<Vec<_>>())
+    }
+
     /// SB-41
     #[test]
     fn what_one_route_allows_was_not_refused() {
         let mut proof = Proof::default();
-        proof.add(
-            "command",
-            Ok(attempts(&[("connect", true), ("unshare", true)])),
-        );
-        proof.add(
-            "worker",
-            Ok(attempts(&[("connect", true), ("unshare", false)])),
-        );
-        assert_eq!(
-            proof.attempts,
-            attempts(&[("connect", true), ("unshare", false)])
-        );
+        proof.add("command", Ok(all_but("")));
+        assert_eq!(proof.disproved(), [""; 0]);
+        proof.add("worker", Ok(all_but("unshare")));
+        assert_eq!(proof.attempts, all_but("unshare"));
         assert_eq!(proof.disproved(), ["seccomp"]);
         proof.add("another", Err("no such thing".into()));
         assert_eq!(
             proof.untried,
             [("another".to_owned(), "no such thing".to_owned())]
         );
+    }
+
+    /// SB-41: by whichever route, in whichever order.
+    #[test]
+    fn what_an_answer_does_not_tell_of_was_not_refused() {
+        let mut short = all_but("");
+        short.retain(|(what, _)| what != "kill_engine");
+        for answers in [[short.clone(), all_but("")], [all_but(""), short.clone()]] {
+            let mut proof = Proof::default();
+            for answer in answers {
+                proof.add("a route", Ok(answer));
+            }
+            assert_eq!(proof.attempts, all_but("kill_engine"));
+            assert_eq!(proof.disproved(), ["signal_scope"]);
+        }
+        let mut nothing = Proof::default();
+        nothing.add("command", Ok(Vec::new()));
+        assert_eq!(nothing.disproved().len(), PROVES.len());
+        let mut untried = Proof::default();
+        untried.add("command", Err("refused".into()));
+        assert_eq!(untried.disproved().len(), PROVES.len());
     }
 }

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+use rustix::process::{Resource, getrlimit};
+
 use crate::call::{Arguments, Call, HostTerms, InvalidCall, PickledWork, ResultFormat, Work};
 use crate::dispatch::Site;
 use crate::environment::{Changes, is_read_at_startup};
@@ -219,6 +221,8 @@ pub(crate) fn rlimits(call: &Call) -> Vec<(u32, u64)> {
     let cpu_s = limits
         .cpu
         .map(|cpu| cpu.as_secs() + 1 + u64::from(cpu.subsec_nanos() > 0));
+    let own = cpu_s.and_then(|_| getrlimit(Resource::Cpu).maximum);
+    let cpu_s = cpu_s.map(|cpu_s| own.map_or(cpu_s, |own| own.min(cpu_s))); // nobody can have more
     [
         (libc::RLIMIT_NOFILE, limits.open_files),
         (libc::RLIMIT_FSIZE, limits.file_bytes),

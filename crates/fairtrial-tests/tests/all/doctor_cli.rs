@@ -49,6 +49,28 @@ fn the_help_names_the_commands_and_the_exit_codes() {
     );
 }
 
+/// SB-15, SB-46
+#[test]
+fn it_says_which_level_a_variable_puts_in_the_place_of_the_default() {
+    let shell = Shell::new();
+    let doctor = |value: &str, words: &[&str]| {
+        let words = ["doctor"].into_iter().chain(words.iter().copied());
+        shell.fairtrial(words).env("FAIRTRIAL_SANDBOX", value).run()
+    };
+    let said = doctor("strict,network=loopback", &[]).stdout;
+    let line = "\n  calls that do not say have `strict`, by FAIRTRIAL_SANDBOX\n";
+    assert!(said.contains(line), "{said}");
+    let found: Json = serde_json::from_str(&doctor("none", &["--json"]).stdout).expect("JSON");
+    assert_eq!(found["default_level"], "none");
+    let wrong = doctor("strikt", &[]);
+    assert_eq!((wrong.code, &*wrong.stdout), (Some(2), ""));
+    assert!(
+        wrong
+            .stderr
+            .starts_with("FAIRTRIAL_SANDBOX: unknown level `strikt`")
+    );
+}
+
 #[test]
 fn it_says_for_people_what_works_and_what_is_in_force() {
     let shell = Shell::new();

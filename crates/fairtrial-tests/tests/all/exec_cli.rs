@@ -564,3 +564,48 @@ fn a_missing_module_is_told_where_to_look() {
         .run();
     assert_eq!((found.code, &*found.stdout), (Some(0), "42\n"));
 }
+
+/// SB-14, SB-16: one line, and nothing starts.
+#[test]
+fn a_limit_above_the_own_hard_limit_is_bad_usage() {
+    let shell = Shell::new();
+    let many = "1099511627776";
+    let files = [
+        "exec",
+        "--sandbox",
+        "limits",
+        "--open-files",
+        many,
+        "--",
+        "true",
+    ];
+    let processor = [
+        "exec",
+        "--sandbox",
+        "limits,cpus=999",
+        "--open-files",
+        "9",
+        "--",
+        "true",
+    ];
+    for (words, said) in [
+        (
+            files,
+            "`limits.open_files`: 1099511627776 is more than this process's own hard limit, ",
+        ),
+        (
+            processor,
+            "`sandbox.cpus`: there is no processor 999 for this process; it has 0",
+        ),
+    ] {
+        let run = shell.fairtrial(words).run();
+        assert_eq!((run.code, &*run.stdout), (Some(2), ""), "{run:?}");
+        let one_line = run.stderr.lines().count() == 1;
+        assert!(one_line && run.stderr.starts_with(said), "{}", run.stderr);
+    }
+    // A default gives way.
+    let lower = ["sh", "-c", "ulimit -n 700; exec \"$@\"", "sh"];
+    let words = ["exec", "--sandbox", "limits", "--", "sh", "-c", "ulimit -n"];
+    let run = shell.fairtrial(words).under_all(&lower).run();
+    assert_eq!(run.stdout, "700\n", "{run:?}");
+}

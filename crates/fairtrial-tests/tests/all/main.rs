@@ -10,6 +10,7 @@ mod command;
 mod config;
 mod deadline;
 mod degrade;
+mod delegated;
 mod dispatch;
 mod doctor_cli;
 mod environment;

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use fairtrial_exec::{Call, Isolation, Level, Outcome, Sandbox, Verdict};
+use fairtrial_exec::{Call, Isolation, Level, Outcome, Sandbox, State, Verdict};
 use fairtrial_tests::{Story, json, note};
 use serde_json::{Value as Json, json as j};
 
@@ -440,5 +440,76 @@ async fn a_call_without_quotas_that_fails_has_no_full_directory() {
     call.sandbox.scratch_bytes = None;
     call.sandbox.scratch_inodes = None;
     assert_eq!(story.run(call).await.verdict, Verdict::Exception);
+    story.end().await;
+}
+
+/// SB-70: at `limits` nothing tells whose it was, and the outcome says so; at `strict` it was the call's own.
+#[tokio::test]
+async fn what_a_call_leaves_in_shared_memory_is_told_or_is_its_own() {
+    let story = Story::new();
+    let name = format!("/dev/shm/fairtrial-test-{}", std::process::id());
+    let leave = "def f(path):\n    open(path, 'w').close()\n    return 1\n";
+    for (level, state) in [
+        (Level::Limits, State::Unavailable),
+        (Level::Strict, State::Enforced),
+    ] {
+        let outcome = story
+            .run(at(level, Story::call(leave, &j!([name]).to_string())))
+            .await;
+        assert_eq!(json(&outcome), 1);
+        let mut mechanisms = outcome.in_force.mechanisms.iter();
+        let found = mechanisms.find(|one| one.name == "shared_memory");
+        assert_eq!(found.expect("told of").state, state);
+        let left = std::fs::remove_file(&name).is_ok();
+        assert_eq!(left, level == Level::Limits, "{level}");
+    }
+    story.end().await;
+}
+
+/// SB-8, SB-23: half a plan would confine half; the next call is none the worse.
+#[tokio::test]
+async fn more_places_than_a_zygote_can_be_told_of_are_refused() {
+    let story = Story::new();
+    let places = (0..2000).map(|number| story.path().join(format!("place-{number}")));
+    let places: Vec<_> = places.collect();
+    for place in &places {
+        std::fs::create_dir(place).expect("a directory");
+    }
+    let answer = "def f():\n    return 1\n";
+    let mut call = at(Level::Strict, Story::call(answer, "[]"));
+    call.sandbox.write = places;
+    let outcome = story.run(call).await;
+    assert_eq!(outcome.verdict, Verdict::SetupFailed, "{:?}", outcome.error);
+    let message = outcome.error.expect("a reason").message;
+    assert!(
+        message.contains("Landlock: Argument list too long"),
+        "{message}"
+    );
+    let next = story
+        .run(at(Level::Strict, Story::call(answer, "[]")))
+        .await;
+    assert_eq!(json(&next), 1);
+    story.end().await;
+}
+
+/// SB-14, SB-16: what nobody here can have is said before anything starts.
+#[tokio::test]
+async fn limits_and_processors_that_are_not_there_are_refused() {
+    let story = Story::new();
+    let mut files = at(Level::Limits, Call::command(["true"]));
+    files.limits.open_files = Some(1 << 40);
+    let mut processors = at(Level::Limits, Call::command(["true"]));
+    processors.sandbox.cpus = Some(vec![0, 999]);
+    for (call, field, words) in [
+        (files, "limits.open_files", "own hard limit"),
+        (
+            processors,
+            "sandbox.cpus",
+            "there is no processor 999 for this process; it has 0",
+        ),
+    ] {
+        let error = story.try_run(call).await.expect_err("refused").to_string();
+        assert!(error.contains(field) && error.contains(words), "{error}");
+    }
     story.end().await;
 }

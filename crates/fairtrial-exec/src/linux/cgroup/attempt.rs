@@ -243,7 +243,7 @@ impl Attempt<'_> {
     }
 
     /// systemd marks what it delegates, and all else is its own; without it whoever may write may use.
-    fn is_given_to_us(&self, group: &OwnedFd) -> bool {
+    pub(super) fn is_given_to_us(&self, group: &OwnedFd) -> bool {
         let marked = ["user.delegate", "trusted.delegate"].iter().any(|mark| {
             let mut value = [0; 8];
             fgetxattr(group, *mark, &mut value[..])
@@ -294,7 +294,7 @@ impl Found {
 }
 
 /// Opens a cgroup by its path, if that is what is there: something else may be mounted over it.
-fn open(path: &Path, version: Version) -> Result<OwnedFd, Reason> {
+pub(super) fn open(path: &Path, version: Version) -> Result<OwnedFd, Reason> {
     let magic = match version {
         Version::V1 => libc::CGROUP_SUPER_MAGIC,
         Version::V2 => libc::CGROUP2_SUPER_MAGIC,
@@ -312,14 +312,14 @@ fn open(path: &Path, version: Version) -> Result<OwnedFd, Reason> {
 }
 
 /// Whether cgroups can be made in it, processes moved between them, and controllers handed on.
-fn writable(group: &OwnedFd) -> rustix::io::Result<()> {
+pub(super) fn writable(group: &OwnedFd) -> rustix::io::Result<()> {
     [".", "cgroup.procs", "cgroup.subtree_control"]
         .iter()
         .try_for_each(|file| accessat(group, *file, Permission::WRITE_OK, AtFlags::EACCESS))
 }
 
 /// The hierarchy's true root, which has no type.
-fn is_root(group: &OwnedFd) -> bool {
+pub(super) fn is_root(group: &OwnedFd) -> bool {
     statat(group, "cgroup.type", AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT)
 }
 

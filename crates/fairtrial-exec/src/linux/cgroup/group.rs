@@ -31,7 +31,7 @@ pub(super) fn open(parent: impl AsFd, name: impl rustix::path::Arg) -> rustix::i
 /// Hands v2 controllers on to the cgroups below, one by one; gives each that was refused. Fails with `EBUSY` for a
 /// cgroup that holds processes.
 pub(super) fn enable<'a>(group: impl AsFd, controllers: &[&'a str]) -> Vec<(&'a str, Errno)> {
-    let handed_on = words(&group, "cgroup.subtree_control");
+    let handed_on = handed_on(&group);
     let missing = controllers
         .iter()
         .filter(|name| !handed_on.iter().any(|has| has == *name));
@@ -41,6 +41,11 @@ pub(super) fn enable<'a>(group: impl AsFd, controllers: &[&'a str]) -> Vec<(&'a 
             written.err().map(|errno| (*name, errno))
         })
         .collect()
+}
+
+/// The v2 controllers that a cgroup hands on.
+pub(super) fn handed_on(group: impl AsFd) -> Vec<String> {
+    words(group, "cgroup.subtree_control")
 }
 
 /// The v2 controllers that a cgroup could hand on.

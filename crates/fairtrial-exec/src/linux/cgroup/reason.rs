@@ -65,8 +65,8 @@ fn hint(errno: Errno) -> &'static str {
         Errno::ROFS => "the container's cgroups are read-only; give it writable ones",
         Errno::ACCESS | Errno::PERM => "run under `systemd-run --user --scope -p Delegate=yes`",
         Errno::BUSY => {
-            "a cgroup that holds processes cannot hand on controllers; start `fairtrial`, which moves itself below, \
-             under `systemd-run --user --scope -p Delegate=yes`"
+            "a cgroup that holds processes cannot hand on controllers: start `fairtrial`, which moves itself below, \
+             alone in one (`systemd-run --user --scope -p Delegate=yes fairtrial ...`), and a Python host in a group below"
         }
         Errno::AGAIN | Errno::NOSPC => {
             "too many cgroups: see `cgroup.max.descendants` and `cgroup.max.depth`"
