@@ -102,13 +102,6 @@ impl Cell {
         at_once || self.init.is_some()
     }
 
-    /// Without cgroup or init: who is below a leader that still lives.
-    pub(crate) fn count_below(&mut self, leader: i32) {
-        if self.leaf.is_none() && self.init.is_none() && self.leaked.is_none() {
-            self.leaked = alive_below(leader);
-        }
-    }
-
     /// Looks who is left besides the leader, and whether the quota is used up, while there is still somebody to look at.
     pub(crate) fn look(&mut self, leader: i32) {
         if self.leaked.is_none() {

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::wait::Reaped;
 use fairtrial_exec::linux::{freeze, signals};
-use fairtrial_exec::protocol::launcher::End;
+use fairtrial_exec::protocol::launcher::{Cause, End};
 
 use crate::confine::Cell;
 use crate::watch::{Due, Watched};
@@ -25,6 +25,8 @@ pub(crate) struct Task {
     pub(crate) dead: Option<Dead>,
     /// It was killed from here.
     pub(crate) killed: bool,
+    /// The limit that it had passed by then.
+    passed: Option<Cause>,
     /// What confines it.
     pub(crate) cell: Cell,
 }
@@ -69,19 +71,21 @@ impl Task {
             ended: None,
             dead: None,
             killed: false,
+            passed: None,
             cell: Cell::default(),
         }
     }
 
     pub(crate) fn kill(&mut self) {
-        self.killed = true;
-        if self.dead.is_none() {
-            self.cell.count_below(self.pid); // with its end they become strays, and may be anybody's
+        if let (Some(watched), false) = (&mut self.watched, self.killed) {
+            self.passed = watched.last_look(self.pid, &self.cell);
         }
+        self.killed = true;
         let at_once = self.cell.kill(self.pid, self.dead.is_none());
         if !at_once && self.dead.is_none() && matches!(self.role, Role::Leader) {
+            // With its end they become strays, and may be anybody's: who was first asked to end it tells how many.
             let killed = freeze::kill_below(self.pid);
-            self.cell.leaked = self.cell.leaked.max(Some(killed));
+            self.cell.leaked = self.cell.leaked.or(killed);
         }
         match &self.pidfd {
             Some(pidfd) => {
@@ -131,6 +135,7 @@ impl Task {
             leaked: self.cell.leaked.unwrap_or(0),
             survivors: 0,
             scratch_full: self.cell.scratch_full,
+            passed: self.passed,
             leaf: self.cell.counts(),
         };
         self.pidfd = None;

@@ -5,7 +5,7 @@
 //! is thus what a dead tree left behind, and is killed; its own children arrive here in turn, until none is left. A child
 //! cannot be reaped by anybody else, so its number cannot come to mean another process between the look and the kill.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 
 use fairtrial_exec::linux::signals::kill_child;
@@ -39,7 +39,7 @@ impl Strays {
         living: impl FnOnce() -> HashSet<i32>,
     ) -> std::io::Result<u64> {
         let children = children_of_self(&mut self.children_file)?;
-        let mut strays: Vec<i32> = children
+        let mut strays: BTreeSet<i32> = children
             .into_iter()
             .map(u32::cast_signed)
             .filter(|pid| !known.contains_key(pid))

@@ -96,9 +96,7 @@ impl Watched {
         if self.next_sample_ns.is_some_and(|at| now_ns >= at) {
             self.next_sample_ns = Some(now_ns + SAMPLE_NS);
             let leaf = cell.counts();
-            // What no cgroup limits is looked at from outside.
-            let outside = !cell.leaf.as_ref().is_some_and(Leaf::limits_all);
-            let usage = outside.then(|| tree_usage(pid.cast_unsigned()));
+            let usage = outside(cell).then(|| tree_usage(pid.cast_unsigned()));
             let by_leaf = leaf.as_ref().and_then(|counts| self.judge_leaf(counts));
             let passed = by_leaf.or_else(|| usage.and_then(|usage| self.judge(&usage)));
             if let Some(cause) = passed {
@@ -107,6 +105,13 @@ impl Watched {
             }
         }
         Due::Nothing
+    }
+
+    /// What a tree that is about to be killed has passed since it was last looked at. Its cgroup, if it has one, counts on.
+    pub(crate) fn last_look(&mut self, pid: i32, cell: &Cell) -> Option<Cause> {
+        let looks = self.next_sample_ns.is_some() && self.kill_at_ns.is_none() && outside(cell);
+        let usage = looks.then(|| tree_usage(pid.cast_unsigned()));
+        usage.and_then(|usage| self.judge(&usage))
     }
 
     /// The engine's word that this dispatch runs past its deadline.
@@ -161,6 +166,11 @@ impl Watched {
             None
         }
     }
+}
+
+/// What no cgroup limits is looked at from outside.
+fn outside(cell: &Cell) -> bool {
+    !cell.leaf.as_ref().is_some_and(Leaf::limits_all)
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ impl Stat {
 
     /// Of the process now.
     pub fn read(pid: u32) -> io::Result<Self> {
-        let line = std::fs::read(format!("/proc/{pid}/stat"))?;
+        let line = read_small(&format!("/proc/{pid}/stat"))?;
         Self::parse(&line).ok_or_else(|| malformed("stat"))
     }
 
@@ -82,6 +82,20 @@ impl Stat {
     pub fn is_zombie(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
+}
+
+/// A file of the kernel's, which most often has little to say: three system calls then.
+pub(super) fn read_small(path: &str) -> io::Result<Vec<u8>> {
+    const LITTLE: usize = 2048;
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, rustix::fs::Mode::empty())?;
+    let mut text = vec![0; LITTLE];
+    let count = rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut text[..]))?;
+    text.truncate(count);
+    if count == LITTLE {
+        io::Read::read_to_end(&mut std::fs::File::from(file), &mut text)?;
+    }
+    Ok(text)
 }
 
 impl Status {

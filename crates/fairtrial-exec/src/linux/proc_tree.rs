@@ -7,16 +7,23 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::OnceLock;
 
-use crate::linux::proc_status::{Stat, number};
+use crate::linux::proc_status::{Stat, number, read_small};
 
 /// The children of a process, of whichever thread. A process that is gone has none.
 pub fn children(pid: u32) -> io::Result<Vec<u32>> {
     if !kernel_lists_children() {
         return Ok(Parents::scan()?.children(pid));
     }
+    let threads = format!("/proc/{pid}/task");
+    // Each of its threads is a link to that directory, beside its name and its own `.`; most have but one.
+    let links = rustix::fs::stat(&threads).map(|found| found.st_nlink);
+    let tasks = match links {
+        Ok(3) => vec![pid],
+        _ => numbers_in(&threads)?,
+    };
     let mut found = Vec::new();
-    for task in numbers_in(&format!("/proc/{pid}/task"))? {
-        match std::fs::read(format!("/proc/{pid}/task/{task}/children")) {
+    for task in tasks {
+        match read_small(&format!("{threads}/{task}/children")) {
             Ok(list) => found.extend(parse_list(&list)),
             Err(error) if is_gone(&error) => (),
             Err(error) => return Err(error),

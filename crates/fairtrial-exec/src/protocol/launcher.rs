@@ -298,6 +298,8 @@ pub struct End {
     pub survivors: u64,
     /// The quota of its directory was used up.
     pub scratch_full: bool,
+    /// The limit that it was found to have passed when it was looked at for the last time, where no cgroup counts.
+    pub passed: Option<Cause>,
     /// What its cgroup counted, if it had one.
     pub leaf: Option<LeafCounts>,
 }

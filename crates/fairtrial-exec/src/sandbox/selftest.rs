@@ -36,9 +36,9 @@ const PROVES: [(&str, &str); 12] = [
     ("read_environ", "environ_guard"),
     ("read_canary", "mountns"),
     ("write_canary", "write_scope"),
-    ("unshare", "seccomp"),
     ("gain_nice", "rlimits"),
     ("keep_descriptor", "closed_fds"),
+    ("unshare", "seccomp"),
     ("memory_limit", "memory"),
     ("process_limit", "processes"),
 ];

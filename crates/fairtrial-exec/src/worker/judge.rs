@@ -228,6 +228,9 @@ fn passed(
     ending: &Option<Result<Result<Reply, SettleError>, Ending>>,
     end: &End,
 ) -> Option<Passed> {
+    if let Some(cause) = end.passed {
+        return Some(Passed::Limit(cause));
+    }
     let leaf = end.leaf.as_ref()?;
     let killed = ending.is_none() && exit_of(end.status) == Exit::Signal(libc::SIGKILL);
     if leaf.memory_limit {

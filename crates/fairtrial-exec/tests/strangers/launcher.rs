@@ -151,6 +151,7 @@ fn from_launcher() -> Vec<FromLauncher> {
         leaked: 0,
         survivors: 1,
         scratch_full: true,
+        passed: None,
         leaf: Some(LeafCounts::default()),
     };
     let failed = Step::ALL.map(|step| FromLauncher::Failed {

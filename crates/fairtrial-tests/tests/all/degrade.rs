@@ -193,5 +193,14 @@ async fn without_cgroups_the_tasks_of_a_call_are_counted_by_its_user() {
     let mut bomb = at(Level::Strict, OnMissing::Fail, Story::call(bomb, "[]"));
     bomb.limits.processes = Some(10);
     assert_eq!(story.run(bomb).await.verdict, Verdict::ProcessLimit);
+    // One that reaches the limit and answers at once, before anybody looks every so often.
+    let quick = "import os, signal\ndef f():\n    try:\n        while True:\n            if os.fork() == 0:\n                \
+                 signal.pause()\n    except OSError:\n        return 1\n";
+    for round in 0..10 {
+        let mut quick = at(Level::Strict, OnMissing::Fail, Story::call(quick, "[]"));
+        quick.limits.processes = Some(10);
+        let verdict = story.run(quick).await.verdict;
+        assert_eq!(verdict, Verdict::ProcessLimit, "{round}");
+    }
     story.end().await;
 }

@@ -1,6 +1,6 @@
 //! `fairtrial` in a control group that was handed to it.
 
-use fairtrial_tests::{Shell, note};
+use fairtrial_tests::{Shell, note, wait_until};
 
 /// A v2 control group that is handed to whoever starts in it, and what undoes that; gone with this.
 struct Delegated(std::path::PathBuf, Option<String>);
@@ -47,11 +47,11 @@ impl Drop for Delegated {
 }
 
 /// SB-28: the group that was handed over is then free to hand on controllers; afterwards all is as it was.
-#[test]
-fn the_command_line_goes_below_a_control_group_that_it_has_for_itself() {
+#[tokio::test]
+async fn the_command_line_goes_below_a_control_group_that_it_has_for_itself() {
     let group = match Delegated::new() {
         Ok(group) => group,
-        Err(reason) => return note(&format!("skipped: {reason}")),
+        Err(reason) => return note(format!("skipped: {reason}")),
     };
     let shell = Shell::new();
     let look = "grep ^0:: /proc/self/cgroup; cat \"$0\"/cgroup.procs";
@@ -87,7 +87,7 @@ fn the_command_line_goes_below_a_control_group_that_it_has_for_itself() {
     let other: i32 = shell.read("other").trim().parse().expect("a number");
     let other = rustix::process::Pid::from_raw(other).expect("a process");
     rustix::process::kill_process(other, rustix::process::Signal::KILL).expect("it sleeps");
-    while rustix::process::test_kill_process(other).is_ok() {
-        std::thread::sleep(std::time::Duration::from_millis(5)); // until it is reaped by whoever inherited it
-    }
+    // By whoever inherited it.
+    let reaped = || rustix::process::test_kill_process(other).is_err();
+    wait_until("it is reaped", reaped).await;
 }

@@ -281,6 +281,28 @@ async fn launchers_that_die_at_random_lose_no_call() {
     assert_eq!(count("worker_start"), count("worker_exit"));
 }
 
+/// For a test that has a process to itself.
+fn on_this_thread(work: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be had");
+    runtime.block_on(work);
+}
+
+fn allow_few_descriptors() {
+    let few = Rlimit {
+        current: Some(200),
+        maximum: getrlimit(Resource::Nofile).maximum,
+    };
+    setrlimit(Resource::Nofile, few).expect("a soft limit can be lowered");
+}
+
+/// All descriptors that can be had.
+fn hoard() -> Vec<std::os::fd::OwnedFd> {
+    std::iter::from_fn(|| rustix::io::dup(rustix::stdio::stdin()).ok()).collect()
+}
+
 /// EX-23, SB-21: the limit on descriptors is the process's own, so the test has a process to itself.
 #[test]
 fn a_spawn_that_fails_for_want_of_descriptors_is_tried_again_and_then_an_engine_error() {
@@ -289,29 +311,13 @@ fn a_spawn_that_fails_for_want_of_descriptors_is_tried_again_and_then_an_engine_
     ) {
         return;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime can be had");
-    runtime.block_on(async {
+    on_this_thread(async {
         let story = Story::with(|config| {
             config.max_workers = 1;
             config.fork_ahead = false; // each call needs descriptors of its own
         });
         assert_eq!(json(&story.source(ONE, "[]").await), 1);
-        let hoard = || {
-            let mut hoard = Vec::new();
-            while let Ok(descriptor) = rustix::io::dup(rustix::stdio::stdin()) {
-                hoard.push(descriptor);
-            }
-            hoard
-        };
-        let before = getrlimit(Resource::Nofile);
-        let few = Rlimit {
-            current: Some(200),
-            maximum: before.maximum,
-        };
-        setrlimit(Resource::Nofile, few).expect("a soft limit can be lowered");
+        allow_few_descriptors();
 
         // For a while: nobody notices.
         for _ in 0..5 {
@@ -347,27 +353,15 @@ fn a_command_with_long_arguments_resolves_however_few_descriptors_are_left() {
     ) {
         return;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime can be had");
-    runtime.block_on(async {
+    on_this_thread(async {
         let story = Story::with(|config| config.max_workers = 1);
         let long = "x".repeat(100_000);
         let command = || bare::command(["true", &long]);
         assert_eq!(story.run(command()).await.verdict, Verdict::Ok);
-        let before = getrlimit(Resource::Nofile);
-        let few = Rlimit {
-            current: Some(200),
-            maximum: before.maximum,
-        };
-        setrlimit(Resource::Nofile, few).expect("a soft limit can be lowered");
+        allow_few_descriptors();
         let mut failed = 0;
         for left in 0..16 {
-            let mut held = Vec::new();
-            while let Ok(descriptor) = rustix::io::dup(rustix::stdio::stdin()) {
-                held.push(descriptor);
-            }
+            let mut held = hoard();
             held.truncate(held.len() - left);
             match story.try_run(command()).await {
                 Ok(outcome) => assert_eq!(outcome.verdict, Verdict::Ok, "{:?}", outcome.error),
@@ -396,11 +390,7 @@ fn a_spawn_that_fails_for_want_of_processes_is_tried_again_and_then_an_engine_er
     if !alone {
         return;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime can be had");
-    runtime.block_on(async {
+    on_this_thread(async {
         let story = Story::with(|config| config.fork_ahead = false);
         let launcher = launcher_of_commands(&story).await;
         let before = getrlimit(Resource::Nproc);

@@ -459,8 +459,8 @@ async fn every_interpreter_at_hand_from_3_8_on_serves() {
 
 const VERSION: &str = "import sys\ndef f(): return sys.version_info[1]\n";
 
-/// SB-78, H1: without a cgroup the tree is stopped before it is killed, or it would grow faster than it dies. The
-/// processes end by themselves after a while, should nobody end them.
+/// SB-78, H1: without a cgroup a tree that grows while it is killed is stopped first, or it would grow faster than it dies.
+/// The processes end by themselves after a while, should nobody end them.
 #[tokio::test]
 async fn a_tree_that_is_made_anew_all_the_time_is_ended() {
     let story = Story::new();

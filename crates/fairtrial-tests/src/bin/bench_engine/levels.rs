@@ -1,4 +1,4 @@
-//! What isolation costs and holds (SB-75 to SB-79).
+//! What isolation costs and holds (SB-75, SB-76, SB-77, SB-78, SB-79).
 
 use std::fs::Permissions;
 use std::io;

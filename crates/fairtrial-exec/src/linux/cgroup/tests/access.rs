@@ -77,12 +77,12 @@ fn a_cgroup_that_holds_processes_hands_on_no_controllers() {
         return;
     };
     let leaf = leaves.take(&LeafLimits::default()).unwrap();
-    let mut child = run_in(&leaf, "read x");
     let engine = leaves.engine_group(Part::Kill).unwrap();
     let dir = &group::open(engine, &*leaf.slot().to_string()).unwrap();
     let Some(controller) = group::controllers(engine).first().cloned() else {
         return say("skipped: no v2 controller is free to be tried");
     };
+    let mut child = run_in(&leaf, "read x");
     assert_eq!(group::enable(engine, &[&controller]), []);
     assert_eq!(
         group::enable(dir, &[&controller]),
