@@ -85,7 +85,9 @@ impl Launcher {
                 self.account_stray(&reaped);
             }
         }
-        if self.tasks.values().all(|task| task.dead.is_none()) && self.strays.is_empty() {
+        let looks = std::mem::take(&mut self.looks_for_strays);
+        let settled = self.tasks.values().all(|task| task.dead.is_none()) && self.strays.is_empty();
+        if settled && !looks {
             return Ok(());
         }
         let first_open_fork = self.forks.keys().next().copied();

@@ -50,6 +50,8 @@ pub(crate) struct Launcher {
     pub(crate) tasks: HashMap<TaskId, Task>,
     pub(crate) by_pid: HashMap<i32, TaskId>,
     pub(crate) strays: Strays,
+    /// Somebody may hide among them.
+    pub(crate) looks_for_strays: bool,
     /// Fork requests without an answer; a zygote that has not announced itself counts as one.
     pub(crate) forks: BTreeMap<u32, Fork>,
     pub(crate) last_fork: u32,
@@ -89,6 +91,7 @@ impl Launcher {
             tasks: HashMap::new(),
             by_pid: HashMap::new(),
             strays: Strays::default(),
+            looks_for_strays: false,
             forks: BTreeMap::new(),
             last_fork: 0,
             unclaimed: HashMap::new(),
@@ -391,6 +394,8 @@ impl Launcher {
             } else {
                 Due::Nothing
             };
+            // Who hides from the look as somebody else's child is found as a stray.
+            self.looks_for_strays |= watched.is_sampled(&task.cell);
             let generation = watched.generation;
             match due {
                 Due::Nothing => {}

@@ -1,7 +1,7 @@
 //! Limits of one running call: when to look, and what a look says. Pure but for the look itself.
 
 use fairtrial_exec::linux::cgroup::Leaf;
-use fairtrial_exec::linux::tree_usage::{TreeUsage, tree_usage};
+use fairtrial_exec::linux::tree_usage::{TreeUsage, tree_usage, usage_below};
 use fairtrial_exec::protocol::launcher::{Cause, LeafCounts, Watch};
 
 use crate::confine::Cell;
@@ -49,7 +49,7 @@ impl Watched {
         let cpu_base_ns = match (watch.cpu_ns, cell.counts()) {
             (None, _) => 0,
             (Some(_), Some(counts)) if counts.cpu_ns.is_some() => counts.cpu_ns.unwrap_or(0),
-            (Some(_), _) => tree_usage(pid.cast_unsigned()).cpu_ns,
+            (Some(_), _) => usage(pid, cell).cpu_ns,
         };
         let next_sample_ns = samples.then_some(now_ns + SAMPLE_NS);
         Self {
@@ -96,7 +96,7 @@ impl Watched {
         if self.next_sample_ns.is_some_and(|at| now_ns >= at) {
             self.next_sample_ns = Some(now_ns + SAMPLE_NS);
             let leaf = cell.counts();
-            let usage = outside(cell).then(|| tree_usage(pid.cast_unsigned()));
+            let usage = outside(cell).then(|| usage(pid, cell));
             let by_leaf = leaf.as_ref().and_then(|counts| self.judge_leaf(counts));
             let passed = by_leaf.or_else(|| usage.and_then(|usage| self.judge(&usage)));
             if let Some(cause) = passed {
@@ -110,8 +110,13 @@ impl Watched {
     /// What a tree that is about to be killed has passed since it was last looked at. Its cgroup, if it has one, counts on.
     pub(crate) fn last_look(&mut self, pid: i32, cell: &Cell) -> Option<Cause> {
         let looks = self.next_sample_ns.is_some() && self.kill_at_ns.is_none() && outside(cell);
-        let usage = looks.then(|| tree_usage(pid.cast_unsigned()));
+        let usage = looks.then(|| usage(pid, cell));
         usage.and_then(|usage| self.judge(&usage))
+    }
+
+    /// Whether looking at its tree is all that holds it to its limits.
+    pub(crate) fn is_sampled(&self, cell: &Cell) -> bool {
+        self.next_sample_ns.is_some() && outside(cell)
     }
 
     /// The engine's word that this dispatch runs past its deadline.
@@ -171,6 +176,15 @@ impl Watched {
 /// What no cgroup limits is looked at from outside.
 fn outside(cell: &Cell) -> bool {
     !cell.leaf.as_ref().is_some_and(Leaf::limits_all)
+}
+
+/// Of all in a tree: in a namespace of its own orphans are the init's.
+fn usage(pid: i32, cell: &Cell) -> TreeUsage {
+    let usage = tree_usage(pid.cast_unsigned());
+    match &cell.init {
+        Some(init) => usage.with(&usage_below(init.pid.cast_unsigned())),
+        None => usage,
+    }
 }
 
 #[cfg(test)]

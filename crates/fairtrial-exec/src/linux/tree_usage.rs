@@ -21,12 +21,33 @@ pub struct TreeUsage {
     pub tasks: u64,
 }
 
+impl TreeUsage {
+    /// That of others besides.
+    #[must_use]
+    pub fn with(&self, others: &Self) -> Self {
+        Self {
+            rss_bytes: self.rss_bytes + others.rss_bytes,
+            cpu_ns: self.cpu_ns + others.cpu_ns,
+            tasks: self.tasks + others.tasks,
+        }
+    }
+}
+
 /// What a process and everybody below it use. Whoever ends during the look may be missed.
 #[must_use]
 pub fn tree_usage(root: u32) -> TreeUsage {
-    let below = descendants(root).unwrap_or_default();
+    usage_of([root]).with(&usage_below(root))
+}
+
+/// What everybody below a process uses.
+#[must_use]
+pub fn usage_below(root: u32) -> TreeUsage {
+    usage_of(descendants(root).unwrap_or_default())
+}
+
+fn usage_of(pids: impl IntoIterator<Item = u32>) -> TreeUsage {
     let mut usage = TreeUsage::default();
-    for pid in [root].into_iter().chain(below) {
+    for pid in pids {
         let Ok(stat) = Stat::read(pid) else { continue };
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
         usage.rss_bytes += stat.rss_pages * rustix::param::page_size() as u64;
