@@ -27,6 +27,8 @@ pub(crate) struct Watched {
     pub(crate) peak_rss_bytes: Option<u64>,
     /// Set once a limit was passed.
     kill_at_ns: Option<u64>,
+    /// Which, if that was found by looking.
+    seen: Option<Cause>,
 }
 
 /// What is to be done now.
@@ -59,6 +61,7 @@ impl Watched {
             cpu_base_ns,
             peak_rss_bytes: None,
             kill_at_ns: None,
+            seen: None,
         }
     }
 
@@ -100,6 +103,7 @@ impl Watched {
             let by_leaf = leaf.as_ref().and_then(|counts| self.judge_leaf(counts));
             let passed = by_leaf.or_else(|| usage.and_then(|usage| self.judge(&usage)));
             if let Some(cause) = passed {
+                self.seen = passed;
                 self.kill_at_ns = Some(now_ns + CONFIRM_NS);
                 return Due::Warn(cause, None);
             }
@@ -107,11 +111,14 @@ impl Watched {
         Due::Nothing
     }
 
-    /// What a tree that is about to be killed has passed since it was last looked at. Its cgroup, if it has one, counts on.
+    /// Whether a tree that is about to be killed has, or was seen to have, more processes than it may: it may have answered
+    /// before anybody looked, or was told (SB-26). Its cgroup, if it has one, counts by itself.
     pub(crate) fn last_look(&mut self, pid: i32, cell: &Cell) -> Option<Cause> {
-        let looks = self.next_sample_ns.is_some() && self.kill_at_ns.is_none() && outside(cell);
-        let usage = looks.then(|| usage(pid, cell));
-        usage.and_then(|usage| self.judge(&usage))
+        if self.watch.processes.is_none() || !outside(cell) {
+            return None;
+        }
+        let seen = self.seen.or_else(|| self.judge(&usage(pid, cell)));
+        seen.filter(|cause| *cause == Cause::ProcessLimit)
     }
 
     /// Whether looking at its tree is all that holds it to its limits.
