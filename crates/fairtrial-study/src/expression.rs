@@ -33,6 +33,13 @@ impl Expression {
         check::check(&self.root, factors, blocks)
     }
 
+    /// The same, with the names of a scope.
+    pub fn check_names(&self, scope: &Scope<'_>) -> Result<(), ExpressionError> {
+        let factors: Vec<&str> = scope.factors.iter().map(|(name, _)| *name).collect();
+        let blocks: Vec<&str> = scope.blocks.iter().map(|(name, _)| *name).collect();
+        self.check(&factors, &blocks)
+    }
+
     /// Whether the rule holds under an assignment.
     pub fn holds(&self, scope: &Scope<'_>, compat: Compat) -> Result<bool, ExpressionError> {
         eval::truth(&self.root, scope, compat)
