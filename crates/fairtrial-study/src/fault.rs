@@ -112,12 +112,15 @@ pub(crate) fn fault(
     }
 }
 
-/// ``did you mean `x`?`` for the nearest known word within two edits, else the words there are.
+/// A longer list of words helps nobody.
+const MOST_LISTED: usize = 16;
+
+/// ``did you mean `x`?`` for the nearest known word within two edits, else the words there are if they are few.
 pub(crate) fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<_> = known.into_iter().collect();
     match nearest(word, known.iter().copied()) {
         Some(best) => format!("did you mean `{best}`?"),
-        None if known.is_empty() => String::new(),
+        None if known.is_empty() || known.len() > MOST_LISTED => String::new(),
         None => format!("known are {}", listed(known)),
     }
 }

@@ -93,10 +93,10 @@ fn read(reader: &mut Reader, root: &Node, file: Arc<str>, directory: PathBuf) ->
     let (blocks, blocks_value) = factors::blocks(reader, top.node("blocks"));
     let (constraints, constraints_value) = factors::constraints(reader, top.node("constraints"));
     let (design, design_value) = design::design(reader, top.node("design_spec"), &root.place);
-    let (budget, budget_value) = design::budget(reader, top.node("run_budget"), &root.place);
     let (seeds, seeds_value) = design::seeds(reader, top.node("seed_policy"), &root.place);
     checks::names(reader, &factors, &blocks);
     let is_plannable = reader.findings.faults.len() == before;
+    let (budget, budget_value) = design::budget(reader, top.node("run_budget"), &root.place);
     checks::analysis(reader, &top, &factors);
     checks::ids(reader, &top, "agent_specs");
     checks::ids(reader, &top, "problem_ids");

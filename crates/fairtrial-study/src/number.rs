@@ -3,7 +3,7 @@
 /// Python's `repr` of a finite float: shortest digits that read back; fixed notation from 1e-4 up to below 1e16.
 #[must_use]
 pub(crate) fn float_text(float: f64) -> String {
-    let scientific = format!("{float:e}");
+    let scientific = shortest(float);
     let (mantissa, exponent) = scientific
         .split_once('e')
         .expect("`{:e}` writes an exponent");
@@ -18,6 +18,22 @@ pub(crate) fn float_text(float: f64) -> String {
     }
     let direction = if exponent < 0 { '-' } else { '+' };
     format!("{sign}{mantissa}e{direction}{:02}", exponent.abs())
+}
+
+/// The fewest digits that read back, of several such the nearest. Between two that are equally near, the standard
+/// library takes the larger and Python the even one.
+fn shortest(float: f64) -> String {
+    let shortest = format!("{float:e}");
+    let digits = shortest
+        .bytes()
+        .take_while(|b| *b != b'e')
+        .filter(u8::is_ascii_digit)
+        .count();
+    let even = format!("{float:.*e}", digits.saturating_sub(1));
+    match even.parse::<f64>() {
+        Ok(read) if read.to_bits() == float.to_bits() => even,
+        _ => shortest,
+    }
 }
 
 fn fixed(digits: &str, exponent: i32) -> String {
@@ -50,6 +66,7 @@ mod tests {
             (0.0001, "0.0001"),
             (0.00012, "0.00012"),
             (1e-5, "1e-05"),
+            (96660127883949.625, "96660127883949.62"),
             (5e-324, "5e-324"),
             (1.7976931348623157e308, "1.7976931348623157e+308"),
         ];

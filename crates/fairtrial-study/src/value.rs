@@ -109,6 +109,8 @@ impl Value {
     #[must_use]
     pub fn equals(&self, other: &Self) -> bool {
         match (self, other) {
+            (Self::Int(a), Self::Int(b)) => a == b,
+            (Self::Text(a), Self::Text(b)) => a == b,
             (Self::List(a), Self::List(b)) => {
                 a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.equals(b))
             }

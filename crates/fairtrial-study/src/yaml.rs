@@ -16,7 +16,7 @@ use crate::value::Value;
 pub(crate) use scalar::plain;
 
 /// Aliases may repeat others; a document that grows beyond this means harm.
-const MOST_NODES: usize = 2_000_000;
+const MOST_NODES: usize = 1_000_000;
 
 /// Reads one document.
 pub(crate) fn parse(file: &Arc<str>, text: &str) -> Result<Node, Fault> {

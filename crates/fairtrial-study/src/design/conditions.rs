@@ -25,7 +25,8 @@ impl fmt::Display for ConditionId {
 #[derive(Debug)]
 pub struct Design {
     kind: DesignKind,
-    factors: Vec<Factor>,
+    /// Factors of which a level says how it is compared.
+    compared: Vec<Factor>,
     rows: Rows,
     ids: Vec<ConditionId>,
     judgement: Judgement,
@@ -58,7 +59,12 @@ impl Design {
             .collect();
         let mut design = Self {
             kind: study.design.kind,
-            factors: study.factors.clone(),
+            compared: study
+                .factors
+                .iter()
+                .filter(|f| is_compared(f))
+                .cloned()
+                .collect(),
             rows,
             ids,
             judgement: Judgement::default(),
@@ -192,8 +198,8 @@ impl<'d> Condition<'d> {
         let mut labels = Vec::new();
         let mut baselines = Vec::new();
         for (name, value) in self.factors() {
-            let mut factors = self.design.factors.iter();
-            let factor = factors.find(|factor| factor.name == name);
+            let mut compared = self.design.compared.iter();
+            let factor = compared.find(|factor| factor.name == name);
             let level = factor.and_then(|f| f.levels.iter().find(|l| l.value.equals(value)));
             let Some(level) = level else { continue };
             let (flag, role) = (
@@ -237,6 +243,16 @@ impl<'d> Condition<'d> {
             ("comparison_baseline", baseline),
         ]
     }
+}
+
+fn is_compared(factor: &Factor) -> bool {
+    let says = |key: &str| {
+        factor
+            .levels
+            .iter()
+            .any(|level| level.metadata.get(key).is_some())
+    };
+    says("is_baseline") || says("role")
 }
 
 fn count(index: usize) -> Value {

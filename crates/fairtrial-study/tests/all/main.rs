@@ -2,7 +2,6 @@
 
 mod broken;
 mod designs;
-mod memory;
 mod modes;
 mod peers;
 mod plans;
