@@ -46,7 +46,8 @@ impl Moment {
     }
 
     fn is_possible(&self) -> bool {
-        let leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
+        let of = |years| self.year.is_multiple_of(years);
+        let leap = of(4) && (!of(100) || of(400));
         let days = match self.month {
             2 if leap => 29,
             2 => 28,

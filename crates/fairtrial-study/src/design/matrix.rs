@@ -103,13 +103,16 @@ fn from_json(file: &Arc<str>, text: &str) -> Result<Vec<Given>, Objection> {
     items.iter().map(row).collect()
 }
 
+/// Columns and the indexes of their values.
+type Cells = Vec<(usize, u32)>;
+
 struct Builder<'s> {
     study: &'s Study,
     /// Columns in first-seen order.
     factors: Vec<Interned>,
     blocks: Vec<Interned>,
     /// Cells of each row: column and value.
-    rows: Vec<(Vec<(usize, u32)>, Vec<(usize, u32)>)>,
+    rows: Vec<(Cells, Cells)>,
 }
 
 impl Builder<'_> {
