@@ -18,6 +18,7 @@ mod number;
 mod plan;
 mod random;
 mod read;
+mod resolve;
 mod schema;
 mod study;
 mod value;

@@ -17,7 +17,15 @@ const SHOWN: usize = 20;
 /// Plans the study that `args` name.
 pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
     let study = Study::load(&args.study, args.compat).map_err(invalid)?;
-    let plan = Plan::build(&study, None).map_err(invalid)?;
+    let plan = match (study.resolve_bindings(), Plan::build(&study, None)) {
+        (Ok(()), Ok(plan)) => plan,
+        (resolved, planned) => {
+            let found = resolved.err().into_iter().chain(planned.err());
+            let mut faults: Vec<Fault> = found.flat_map(|invalid| invalid.faults).collect();
+            faults.sort_by(|a, b| a.place.cmp(&b.place));
+            return Err(invalid(Invalid { faults }));
+        }
+    };
     // That a host program binds agents is news, no fault.
     let strictly = plan
         .warnings

@@ -397,3 +397,50 @@ fn the_default_order_is_interleaved_natively_and_the_plans_under_dre() {
     assert_eq!(parallelism(Compat::Dre), Some(1.into()));
     assert_eq!(parallelism(Compat::Native), Some(Value::Null));
 }
+
+/// ST-26
+#[test]
+fn bindings_that_lead_nowhere_are_named() {
+    let dir = tempfile::tempdir().expect("a directory can be made");
+    let put = |name: &str, text: &str| {
+        std::fs::write(dir.path().join(name), text).expect("it can be written")
+    };
+    put("agent.py", "def solve(run):\n    return {}\n");
+    put("bad.py", "def solve(run:\n");
+    put("plain.sh", "#!/bin/sh\n");
+    let text = "study_id: s\ntitle: t\nagents:
+  good: agent.py:solve
+  misspelt: agent.py:slove
+  unparsed: bad.py:solve
+  missing: none.py:solve
+  shell: {command: [sh]}
+  plain: {command: [./plain.sh]}
+  source: {source: 'f = 1', function: g}
+  interpreter: {python: 'agent.py:solve', interpreter: python9}
+problems: {p: {evaluator: 'agent.py:score'}}
+";
+    let study = Study::parse(&dir.path().join("study.yaml"), text, None).expect("valid");
+    let invalid = study.resolve_bindings().expect_err("some lead nowhere");
+    let found: Vec<String> = invalid
+        .faults
+        .iter()
+        .map(|f| {
+            format!(
+                "{}:{} {}; {}",
+                f.place.line, f.place.column, f.message, f.hint
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            "5:13 `agent.py` binds no `slove` at module level; did you mean `solve`?",
+            "6:13 `bad.py` is not Python: line 1: a bracket does not close; ",
+            "7:12 cannot read `none.py`: No such file or directory; paths are relative to the study file",
+            "9:10 `./plain.sh` is no program that can be run; name an executable file relative to the study file, or a program in PATH",
+            "10:11 `source` binds no `g` at module level; known are `f`",
+            "11:16 there is no interpreter `python9`; name one that is there",
+            "12:27 `agent.py` binds no `score` at module level; known are `solve`",
+        ]
+    );
+}
