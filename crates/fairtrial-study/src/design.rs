@@ -6,6 +6,7 @@ mod factorial;
 mod judge;
 mod latin_square;
 mod matrix;
+mod rows;
 mod sampling;
 mod sobol;
 mod standalone;

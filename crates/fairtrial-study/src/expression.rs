@@ -3,6 +3,7 @@
 //! What Python can parse and we do not evaluate becomes a node that fails when it is reached, as in DRE; natively it is
 //! refused before any condition is looked at.
 
+mod arithmetic;
 mod check;
 mod eval;
 mod format;

@@ -1,6 +1,6 @@
 //! The factorial family: all combinations of factors and blocks, in an order.
 
-use super::conditions::Rows;
+use super::rows::Rows;
 use super::table::{Column, Source, Table, counterbalanced};
 use super::{DesignKind, Objection};
 use crate::compat::Compat;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::conditions::Rows;
+use super::rows::Rows;
 use super::table::{ABSENT, Column, MOST_ROWS, too_many};
 use super::{Objection, objection};
 use crate::canonical::canonical_json;

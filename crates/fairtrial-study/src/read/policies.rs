@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::compat::Compat;
 use crate::fault::short;
 use crate::node::{Content, Node};
-use crate::read::bindings::duration;
+use crate::read::terms::duration;
 use crate::read::{Reader, Record};
 use crate::schema::{Field, Kind};
 use crate::study::{

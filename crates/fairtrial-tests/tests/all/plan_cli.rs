@@ -67,10 +67,10 @@ study s: full_factorial, compat native
 order: interleaved, seed 0
 actions: run 6 (new); 0 orphans
 conditions, runs planned/possible:
-  2/2  cond-4a2a3cc46d19  x=1 y=a
-  2/2  cond-c5ee9cb97c31  x=1 y=b
-  2/2  cond-d0d3f8bf2fcc  x=2 y=a
-  0/0  cond-8c8b8a1ddd4a  x=2 y=b not admissible: c: no b at 2
+  2/2  cond-dedf3a22f74f  x=1 y=a
+  2/2  cond-d36badb15565  x=1 y=b
+  2/2  cond-8504c0cf590f  x=2 y=a
+  0/0  cond-af2533ae858f  x=2 y=b not admissible: c: no b at 2
 agents, runs planned/possible:
   3/3  fast
   3/3  slow
