@@ -37,13 +37,19 @@ impl Study {
         };
         let (mut study, is_plannable) = read(&mut reader, &root, file, directory);
         check_rules(&study, &mut reader.findings);
-        // Otherwise the planner will say it; but a file with other faults never gets there.
-        if !reader.findings.faults.is_empty() && is_plannable {
-            let design = Design::build(&study, None);
+        if !reader.findings.faults.is_empty() {
+            // Otherwise the planner says it, but a file with other faults never gets there.
+            let unresolved = study.resolve_bindings().err();
+            let undesigned = if is_plannable {
+                Design::build(&study, None).err()
+            } else {
+                None
+            };
+            let later = unresolved.into_iter().chain(undesigned);
             reader
                 .findings
                 .faults
-                .extend(design.err().into_iter().flat_map(|e| e.faults));
+                .extend(later.flat_map(|invalid| invalid.faults));
         }
         study.warnings = reader.findings.settle()?;
         Ok(study)

@@ -793,6 +793,17 @@ fn all_faults_are_found_in_one_pass() {
     assert_eq!(lines, expected);
 }
 
+/// ST-18, ST-26: a file that is refused is refused with its bindings, too.
+#[test]
+fn bindings_are_looked_up_in_the_same_pass() {
+    let text = format!("{GOOD}agents: {{a1: 'none.py:f'}}\nnotez: x\n");
+    let codes: Vec<_> = faults(&text, Some(Compat::Native))
+        .iter()
+        .map(|fault| fault.code)
+        .collect();
+    assert_eq!(codes, ["binding_file", "unknown_key"]);
+}
+
 /// ST-18: whatever the bytes, an answer and no panic.
 #[test]
 fn no_text_makes_a_panic() {
