@@ -92,6 +92,7 @@ fn not_text(file: &Arc<str>, before: &str) -> Invalid {
 
 /// The study, and whether what its design is made of has no faults.
 fn read(reader: &mut Reader, root: &Node, file: Arc<str>, directory: PathBuf) -> (Study, bool) {
+    reader.repeated_keys(root);
     let top = reader.record(root, "the study", STUDY);
     schema_version(reader, &top);
     let before = reader.findings.faults.len();

@@ -1,5 +1,6 @@
 //! A document as it was written: values with their places.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -56,9 +57,11 @@ impl Node {
             Content::List(items) => Value::List(items.iter().map(Self::to_value).collect()),
             Content::Map(entries) => {
                 let mut map: Vec<(Value, Value)> = Vec::with_capacity(entries.len());
+                let mut places = HashMap::with_capacity(entries.len());
                 for entry in entries {
                     let (key, value) = (entry.key.to_value(), entry.value.to_value());
-                    match map.iter_mut().find(|(known, _)| known.equals(&key)) {
+                    let at = *places.entry(key.equality_key()).or_insert(map.len());
+                    match map.get_mut(at) {
                         Some(known) => known.1 = value,
                         None => map.push((key, value)),
                     }

@@ -9,6 +9,8 @@ mod fields;
 pub(crate) mod policies;
 mod terms;
 
+use std::collections::HashSet;
+
 use num_bigint::BigInt;
 
 use crate::compat::Compat;
@@ -177,12 +179,7 @@ impl Reader {
                 continue;
             };
             match nodes.iter_mut().find(|(known, _)| *known == field.key) {
-                Some(known) => {
-                    let message = format!("`{}` is given twice in {what}", field.key);
-                    let hint = "keep one; the last would win";
-                    self.dubious(&entry.key.place, "repeated_key", message, hint);
-                    known.1 = &entry.value;
-                }
+                Some(known) => known.1 = &entry.value,
                 None => nodes.push((field.key, &entry.value)),
             }
         }
@@ -222,22 +219,21 @@ impl Reader {
         }
     }
 
-    /// Repeated keys anywhere below.
-    pub(crate) fn repeated_keys(&mut self, node: &Node, what: &str) {
+    /// Repeated keys, here and anywhere below.
+    pub(crate) fn repeated_keys(&mut self, node: &Node) {
         match &node.content {
             Content::Scalar(_) => {}
-            Content::List(items) => items.iter().for_each(|item| self.repeated_keys(item, what)),
+            Content::List(items) => items.iter().for_each(|item| self.repeated_keys(item)),
             Content::Map(entries) => {
-                for (index, entry) in entries.iter().enumerate() {
+                let mut seen = HashSet::new();
+                for entry in entries {
                     let key = entry.key.to_value();
-                    let mut earlier = entries[..index].iter();
-                    if earlier.any(|other| other.key.to_value().equals(&key)) {
-                        let message =
-                            format!("`{}` is given twice in `{what}`", short(&key.to_str()));
+                    if !seen.insert(key.equality_key()) {
+                        let message = format!("`{}` is given twice", short(&key.to_str()));
                         let hint = "keep one; the last would win";
                         self.dubious(&entry.key.place, "repeated_key", message, hint);
                     }
-                    self.repeated_keys(&entry.value, what);
+                    self.repeated_keys(&entry.value);
                 }
             }
         }

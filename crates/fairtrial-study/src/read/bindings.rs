@@ -1,5 +1,6 @@
 //! Agents, problems, evaluators and runners.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,6 +41,7 @@ pub(crate) fn problems(
         None => node,
         Some(path) => match problem_file(node, path, directory) {
             Ok(found) => {
+                reader.repeated_keys(&found);
                 loaded = found;
                 &loaded
             }
@@ -69,20 +71,21 @@ fn problem_file(node: &Node, path: &str, directory: &Path) -> Result<Node, crate
     node::parse(&full, &Arc::from(full.display().to_string()), &text)
 }
 
-/// The entries of a mapping of ids, each once.
+/// The entries of a mapping of ids; of a repeated one the last.
 fn named<'n>(reader: &mut Reader, node: &'n Node, what: &str) -> Vec<(String, &'n Node)> {
     let mut found: Vec<(String, &Node)> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
     for entry in reader.entries(node, what) {
         let Some(id) = entry.key.as_text().filter(|id| !id.trim().is_empty()) else {
             let message = format!("an id in `{what}` must be text that is not blank");
             reader.fault(&entry.key.place, "type", message, "quote it");
             continue;
         };
-        if found.iter().any(|(known, _)| known == id) {
-            let message = format!("`{}` is given twice in `{what}`", short(id));
-            reader.fault(&entry.key.place, "repeated_key", message, "rename one");
+        let at = *places.entry(id).or_insert(found.len());
+        match found.get_mut(at) {
+            Some(known) => known.1 = &entry.value,
+            None => found.push((id.into(), &entry.value)),
         }
-        found.push((id.into(), &entry.value));
     }
     found
 }

@@ -1,5 +1,7 @@
 //! What must agree across a study: names, references, columns, budgets.
 
+use std::collections::HashSet;
+
 use crate::fault::{Place, short, suggestion};
 use crate::node::{Content, Node};
 use crate::read::{Reader, Record};
@@ -303,16 +305,14 @@ pub(crate) fn ids(reader: &mut Reader, study: &Record<'_>, key: &str) {
     let Some(Content::List(items)) = study.node(key).map(|node| &node.content) else {
         return;
     };
-    for (index, item) in items.iter().enumerate() {
+    let mut seen = HashSet::new();
+    for item in items {
         let id = item.to_value();
         if id.as_text().is_none_or(|id| id.trim().is_empty()) {
             let message = format!("an id in `{key}` must be text that is not blank");
             reader.dubious(&item.place, "type", message, "quote it");
         }
-        if items[..index]
-            .iter()
-            .any(|other| other.to_value().equals(&id))
-        {
+        if !seen.insert(id.equality_key()) {
             let message = format!("`{}` is given twice in `{key}`", short(&id.to_str()));
             reader.dubious(&item.place, "repeated_id", message, "keep one");
         }

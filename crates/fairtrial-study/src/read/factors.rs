@@ -1,5 +1,7 @@
 //! Factors, blocks and constraints.
 
+use std::collections::HashSet;
+
 use crate::canonical::canonical_json;
 use crate::expression::Expression;
 use crate::fault::{short, suggestion};
@@ -41,13 +43,10 @@ pub(crate) fn factors(reader: &mut Reader, node: Option<&Node>) -> (Vec<Factor>,
             };
             items.iter().enumerate().map(item).collect()
         }
-        Content::Map(entries) if reader.is_native() => {
-            reader.repeated_keys(node, "factors");
-            entries
-                .iter()
-                .map(|entry| shorthand(reader, entry))
-                .collect()
-        }
+        Content::Map(entries) if reader.is_native() => entries
+            .iter()
+            .map(|entry| shorthand(reader, entry))
+            .collect(),
         _ => {
             reader.wrong_type(node, "factors", "a list", "write `- name: ...` items");
             Vec::new()
@@ -86,6 +85,7 @@ fn shorthand(reader: &mut Reader, entry: &Entry) -> (Factor, Value) {
         levels,
         default: Value::Null,
     };
+    check_levels(reader, &factor);
     let mut value = vec![
         ("name", Value::text(&factor.name)),
         ("description", "".into()),
@@ -194,18 +194,15 @@ fn factor(reader: &mut Reader, record: &Record<'_>, levels: Vec<Level>) -> (Fact
 }
 
 fn check_levels(reader: &mut Reader, factor: &Factor) {
-    for (index, level) in factor.levels.iter().enumerate() {
-        let earlier = &factor.levels[..index];
+    let (mut names, mut values) = (HashSet::new(), HashSet::new());
+    for level in &factor.levels {
         let name = short(&factor.name);
-        if earlier.iter().any(|other| other.name == level.name) {
+        if !names.insert(&level.name) {
             let message = format!("level `{}` of `{name}` is given twice", short(&level.name));
             reader.fault(&level.place, "repeated_level", message, "rename one");
         }
         let value = canonical_json(&level.value);
-        if earlier
-            .iter()
-            .any(|other| canonical_json(&other.value) == value)
-        {
+        if !values.insert(value.clone()) {
             let message = format!("two levels of `{name}` have the value {}", short(&value));
             reader.dubious(
                 &level.place,
@@ -264,12 +261,10 @@ pub(crate) fn blocks(reader: &mut Reader, node: Option<&Node>) -> (Vec<Block>, V
         reader.doubts(item);
         let record = reader.record(item, &format!("`blocks[{index}]`"), BLOCK);
         let levels = record.list("levels").to_vec();
-        for (at, level) in levels.iter().enumerate() {
+        let mut seen = HashSet::new();
+        for level in &levels {
             let text = canonical_json(level);
-            if levels[..at]
-                .iter()
-                .any(|other| canonical_json(other) == text)
-            {
+            if !seen.insert(text.clone()) {
                 let message = format!("two levels of the block are {}", short(&text));
                 let place = record.place_of("levels").clone();
                 reader.dubious(&place, "equal_levels", message, "keep one");

@@ -46,10 +46,7 @@ impl Reader {
             }
             Kind::Values => self.values(node, key),
             Kind::Map => match &node.content {
-                Content::Map(_) => {
-                    self.repeated_keys(node, key);
-                    node.to_value()
-                }
+                Content::Map(_) => node.to_value(),
                 _ => {
                     self.wrong_type(node, key, "a mapping", "");
                     Value::Map(Vec::new())

@@ -888,7 +888,7 @@ fn the_extension_decides_the_format() {
     let invalid = fairtrial_study::Study::parse("s.json".as_ref(), twice, None).unwrap_err();
     assert_eq!(
         invalid.faults[0].to_string(),
-        "s.json:1:19: `study_id` is given twice in the study; keep one; the last would win"
+        "s.json:1:19: `study_id` is given twice; keep one; the last would win"
     );
     let empty = fairtrial_study::Study::parse("s.yaml".as_ref(), "", None).unwrap_err();
     assert_eq!(empty.faults[0].code, "missing_key");

@@ -122,6 +122,12 @@ fn equal_levels_are_refused_natively_at_their_place_and_by_their_runs_under_dre(
         "study.yaml:7:33: two levels of `x` have the value 1; give each its own value"
     );
     assert_eq!(native.len(), 1, "1 and 1.0 are two values");
+    let short = faults(
+        &format!("{HEAD}factors: {{x: [1, 2, 1]}}\n"),
+        Some(Compat::Native),
+    );
+    let codes: Vec<_> = short.iter().map(|fault| fault.code).collect();
+    assert_eq!(codes, ["repeated_level", "equal_levels"]);
     assert_eq!(faults(&text, Some(Compat::Dre))[0].code, "plan");
 }
 
