@@ -1,5 +1,6 @@
 //! Which runs stay when a plan is larger than its budget.
 
+use crate::compat::Compat;
 use crate::design::Design;
 use crate::random::Random;
 use crate::study::{Sample, Study};
@@ -17,7 +18,8 @@ pub(super) enum Selection {
 impl Selection {
     /// `sizes` are the runs of each admissible condition; at most `most` are kept.
     pub(super) fn of(study: &Study, design: &Design, sizes: &[(usize, u64)], most: u64) -> Self {
-        if study.sample != Some(Sample::Balanced) {
+        // DRE knows no other cut, and its plan is what `dre-0.2` promises.
+        if study.sample != Some(Sample::Balanced) || study.compat == Compat::Dre {
             return Self::First(most);
         }
         let quotas = quotas(sizes, most);

@@ -211,6 +211,21 @@ fn a_balanced_sample_takes_as_many_runs_of_each_condition() {
     });
 }
 
+/// SF-42: under DRE the first runs are kept, whatever `sample` says.
+#[test]
+fn under_dre_a_plan_is_cut_at_its_end() {
+    let text = "study_id: s\ntitle: t\nblocks: [{name: b, levels: [u, v]}]\nproblem_ids: [p, q]\nrun_budget: {max_runs: 3}\nsample: balanced\n";
+    planned(text, Some(Compat::Dre), |plan| {
+        let counts: Vec<u64> = plan
+            .coverage
+            .conditions
+            .iter()
+            .map(|share| share.planned)
+            .collect();
+        assert_eq!(counts, [2, 1]);
+    });
+}
+
 /// ST-27, ST-28
 #[test]
 fn coverage_says_what_is_planned_of_what_is_possible() {
