@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CLI = ROOT / "docs" / "cli.md"
-COMMANDS = ["", "exec", "batch", "doctor"]
+COMMANDS = ["", "exec", "batch", "plan", "design", "doctor"]
 MARK = "--- the next command of the block ---"
 
 # What differs from run to run and machine to machine, here and nowhere else.

@@ -3,11 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+mod study;
+
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use fairtrial_exec::Sandbox;
 
 use crate::failure::Failure;
+
+pub(crate) use study::{DesignArgs, PlanArgs};
 
 /// Runs candidate programs nobody vouches for, each in its own process, and says what they did
 ///
@@ -25,6 +29,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Exec(Box<ExecArgs>),
     Batch(BatchArgs),
+    Plan(PlanArgs),
+    Design(Box<DesignArgs>),
     Doctor(DoctorArgs),
 }
 

@@ -1,8 +1,10 @@
 //! Which command does what: one file below for each.
 
 mod batch;
+mod design;
 mod doctor;
 mod exec;
+mod plan;
 
 use crate::args::{Cli, Command};
 use crate::exit_code::ExitCode;
@@ -13,6 +15,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Exec(args) => exec::run(&args),
         Command::Batch(args) => batch::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Design(args) => design::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     }
 }

@@ -14,6 +14,8 @@ Usage: fairtrial <COMMAND>
 Commands:
   exec    Run one call: a function of a Python file, or a command
   batch   Run many calls, one JSON object a line; results in input order
+  plan    Validate a study file and show what it would run; starts nothing
+  design  Make a design table without a study: full, lhs, frac2 or sobol
   doctor  Say what isolation and measuring this machine can do
   help    Print this message or the help of the given subcommand(s)
 

@@ -25,6 +25,7 @@ mod launcher;
 mod lifecycle;
 mod metrics;
 mod output;
+mod plan_cli;
 mod process;
 mod report;
 mod results;

@@ -1,0 +1,187 @@
+//! `fairtrial plan`: what a study would run.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use fairtrial_study::{Decide, Fault, Fresh, Invalid, Plan, Share, Study, Value};
+
+use crate::args::PlanArgs;
+use crate::exit_code::ExitCode;
+use crate::failure::{Failure, reason};
+use crate::terminal::Shown;
+
+/// Lines of a long list that people read.
+const SHOWN: usize = 20;
+
+/// Plans the study that `args` name.
+pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
+    let study = Study::load(&args.study, args.compat).map_err(invalid)?;
+    let plan = match (study.resolve_bindings(), Plan::build(&study, None)) {
+        (Ok(()), Ok(plan)) => plan,
+        (resolved, planned) => {
+            let found = resolved.err().into_iter().chain(planned.err());
+            let mut faults: Vec<Fault> = found.flat_map(|invalid| invalid.faults).collect();
+            faults.sort_by(|a, b| a.place.cmp(&b.place));
+            return Err(invalid(Invalid { faults }));
+        }
+    };
+    // That a host program binds agents is news, no fault.
+    let strictly = plan
+        .warnings
+        .iter()
+        .filter(|fault| args.strict && fault.code != "unbound");
+    let faults: Vec<Fault> = strictly.cloned().collect();
+    if !faults.is_empty() {
+        return Err(invalid(Invalid { faults }));
+    }
+    if let Some(path) = &args.conditions {
+        write_conditions(&plan, path)?;
+    }
+    let shown = if args.json {
+        let mut out = BufWriter::with_capacity(1 << 16, Shown::on(io::stdout()));
+        plan.write_json(&Fresh, &plan.warnings, &mut out)
+            .and_then(|()| out.flush())
+    } else {
+        show(&plan, &Fresh)
+    };
+    match shown {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::attempting("cannot show the plan")(error))
+        }
+        _ => Ok(ExitCode::AllWell),
+    }
+}
+
+/// Each fault on a line of its own.
+pub(crate) fn invalid(invalid: Invalid) -> Failure {
+    Failure::Usage(invalid.to_string())
+}
+
+fn write_conditions(plan: &Plan<'_>, path: &Path) -> Result<(), Failure> {
+    let written = File::create(path).and_then(|file| {
+        let mut out = BufWriter::new(file);
+        plan.write_conditions(&mut out)?;
+        out.flush()
+    });
+    written.map_err(|error| {
+        let (place, reason) = (path.display(), reason(&error));
+        let hint = "name a file in a directory that exists and can be written";
+        Failure::usage(
+            "--conditions",
+            format!("cannot write `{place}`: {reason} ({hint})"),
+        )
+    })
+}
+
+fn show(plan: &Plan<'_>, decide: &dyn Decide) -> io::Result<()> {
+    let mut err = Shown::on(io::stderr());
+    for warning in &plan.warnings {
+        writeln!(err, "{}", line(warning))?;
+    }
+    let mut out = BufWriter::new(Shown::on(io::stdout()));
+    let study = plan.study;
+    let kind = study.design.kind.name();
+    let alone = if plan.is_standalone {
+        ", standalone"
+    } else {
+        ""
+    };
+    writeln!(
+        out,
+        "study {}: {kind}, compat {}{alone}",
+        study.study_id, study.compat
+    )?;
+    let (conditions, admissible) = (plan.design.len(), plan.admissible());
+    writeln!(
+        out,
+        "{conditions} conditions, {admissible} admissible, {} runs",
+        plan.len()
+    )?;
+    let order = &study.order;
+    writeln!(
+        out,
+        "order: {}, seed {}",
+        order.policy.name(),
+        order.seed.to_str()
+    )?;
+    let counts = decide.counts(plan);
+    let actions = [
+        ("run", counts.run),
+        ("reuse", counts.reuse),
+        ("evaluate", counts.evaluate),
+        ("rerun", counts.rerun),
+    ];
+    let actions: Vec<_> = actions
+        .iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(a, n)| format!("{a} {n}"))
+        .collect();
+    let actions = if actions.is_empty() {
+        "nothing to do".into()
+    } else {
+        actions.join(", ")
+    };
+    let why = if counts.run > 0 && counts.run == plan.len() {
+        " (new)"
+    } else {
+        ""
+    };
+    writeln!(out, "actions: {actions}{why}; {} orphans", counts.orphans)?;
+    let coverage = &plan.coverage;
+    let of_conditions = plan.design.conditions().zip(&coverage.conditions);
+    let of_conditions = of_conditions.map(|(condition, share)| {
+        let mut label: Vec<_> = condition
+            .factors()
+            .chain(condition.blocks())
+            .map(pair)
+            .collect();
+        if !condition.is_admissible() {
+            label.push(format!(
+                "not admissible: {}",
+                condition.messages().join("; ")
+            ));
+        }
+        (format!("{}  {}", condition.id(), label.join(" ")), *share)
+    });
+    coverage_list(&mut out, "conditions", of_conditions.collect())?;
+    let named = |all: &[(Value, Share)]| {
+        all.iter()
+            .map(|(id, share)| (id.to_str(), *share))
+            .collect()
+    };
+    coverage_list(&mut out, "agents", named(&coverage.agents))?;
+    coverage_list(&mut out, "problems", named(&coverage.problems))?;
+    out.flush()
+}
+
+fn line(warning: &Fault) -> String {
+    let text = warning.to_string();
+    match text.split_once(": ") {
+        Some((place, rest)) => format!("{place}: warning: {rest}"),
+        None => text,
+    }
+}
+
+fn pair((name, value): (&str, &Value)) -> String {
+    format!("{name}={}", value.to_str())
+}
+
+/// Planned of possible runs, one line each.
+fn coverage_list(out: &mut impl Write, what: &str, shares: Vec<(String, Share)>) -> io::Result<()> {
+    if shares.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{what}, runs planned/possible:")?;
+    for (name, Share { planned, possible }) in shares.iter().take(SHOWN) {
+        writeln!(out, "  {planned}/{possible}  {name}")?;
+    }
+    if shares.len() > SHOWN {
+        writeln!(
+            out,
+            "  ... and {} more (all with --json)",
+            shares.len() - SHOWN
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Study files, designs and plans: what is to run, under which ids and seeds.
+//!
+//! Reads a study file with every fault and its place, makes the conditions of its design, and walks the runs of its plan.
+//! Starts no process and prints nothing.
+
+mod binding;
+mod canonical;
+mod compat;
+mod csv;
+mod design;
+mod expression;
+mod fault;
+mod json_text;
+mod load;
+mod moment;
+mod node;
+mod number;
+mod plan;
+mod random;
+mod read;
+mod resolve;
+mod schema;
+mod study;
+mod value;
+mod yaml;
+
+pub use binding::{Binding, Contract, EntryPoint, Packet, Terms};
+pub use canonical::{canonical_json, sha256_hex, stable_id};
+pub use compat::Compat;
+pub use csv::CsvWriter;
+pub use design::{
+    Condition, ConditionId, Design, DesignKind, DesignSpec, DesignTable, RuleCaller, TableRequest,
+    TableSummary,
+};
+pub use expression::{ErrorKind, Expression, ExpressionError, Scope};
+pub use fault::{Fault, Invalid, Place};
+pub use moment::Moment;
+pub use plan::{
+    Action, ActionCounts, Coverage, Decide, Decision, Fresh, Plan, RunId, RunSpec, Share,
+};
+pub use random::Random;
+pub use study::{
+    Bindings, Block, Constraint, Factor, FailurePolicy, FailureTrigger, Level, OrderPolicy,
+    OrderSpec, RunBudget, Sample, SeedPolicy, Study,
+};
+pub use value::Value;

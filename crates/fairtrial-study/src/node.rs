@@ -1,0 +1,117 @@
+//! A document as it was written: values with their places.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::fault::{Fault, Place, fault};
+use crate::value::Value;
+use crate::{json_text, yaml};
+
+/// Nothing that a person writes is nested deeper; what is deeper would exhaust the stack.
+pub(crate) const DEEPEST: usize = 100;
+
+/// A value and its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    pub(crate) content: Content,
+    /// How YAML 1.2 reads this plain scalar, where it reads another value than YAML 1.1.
+    pub(crate) doubt: Option<Box<Doubt>>,
+}
+
+/// A scalar that two versions of YAML read differently.
+#[derive(Clone, Debug)]
+pub(crate) struct Doubt {
+    pub(crate) text: String,
+    pub(crate) newer: Value,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    /// Anything but a list or a mapping.
+    Scalar(Value),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: Node,
+    pub(crate) value: Node,
+}
+
+impl Node {
+    pub(crate) fn scalar(place: Place, value: Value) -> Self {
+        Self {
+            place,
+            content: Content::Scalar(value),
+            doubt: None,
+        }
+    }
+
+    /// The value without places. Of repeated keys the last wins, at the first one's position, as in Python.
+    pub(crate) fn to_value(&self) -> Value {
+        match &self.content {
+            Content::Scalar(value) => value.clone(),
+            Content::List(items) => Value::List(items.iter().map(Self::to_value).collect()),
+            Content::Map(entries) => {
+                let mut map: Vec<(Value, Value)> = Vec::with_capacity(entries.len());
+                let mut places = HashMap::with_capacity(entries.len());
+                for entry in entries {
+                    let (key, value) = (entry.key.to_value(), entry.value.to_value());
+                    let at = *places.entry(key.equality_key()).or_insert(map.len());
+                    match map.get_mut(at) {
+                        Some(known) => known.1 = value,
+                        None => map.push((key, value)),
+                    }
+                }
+                Value::Map(map)
+            }
+        }
+    }
+
+    pub(crate) fn kind(&self) -> &'static str {
+        match &self.content {
+            Content::Scalar(value) => value.kind(),
+            Content::List(_) => "a list",
+            Content::Map(_) => "a mapping",
+        }
+    }
+
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match &self.content {
+            Content::Scalar(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self.content, Content::Scalar(Value::Null))
+    }
+}
+
+/// Reads a document by its file name's extension; the text is the file's.
+pub(crate) fn parse(path: &Path, file: &Arc<str>, text: &str) -> Result<Node, Fault> {
+    let start = Place {
+        file: file.clone(),
+        line: 1,
+        column: 1,
+    };
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match extension(path).as_str() {
+        "yaml" | "yml" => yaml::parse(file, text),
+        "json" => json_text::parse(file, text),
+        other => Err(fault(
+            &start,
+            "extension",
+            format!("a file ending in `.{other}` is not read"),
+            "name it `.yaml`, `.yml` or `.json`",
+        )),
+    }
+}
+
+pub(crate) fn extension(path: &Path) -> String {
+    let extension = path.extension().unwrap_or_default();
+    extension.to_string_lossy().to_lowercase()
+}

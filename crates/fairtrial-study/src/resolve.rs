@@ -1,0 +1,110 @@
+//! Whether the bindings of a study lead anywhere: files, functions, programs, interpreters. Looks, but starts nothing.
+
+mod python_names;
+
+use std::path::Path;
+
+use crate::binding::{Binding, EntryPoint};
+use crate::fault::{Fault, Findings, Invalid, short, suggestion};
+use crate::study::Study;
+
+use python_names::{Names, ReadError, names_of};
+
+impl Study {
+    /// Looks up every binding; an error names all that lead nowhere.
+    pub fn resolve_bindings(&self) -> Result<(), Invalid> {
+        let mut findings = Findings::default();
+        for binding in self.all_bindings() {
+            self.look_up(binding, &mut findings);
+        }
+        findings.settle().map(|_: Vec<Fault>| ())
+    }
+
+    fn all_bindings(&self) -> impl Iterator<Item = &Binding> {
+        let bound = &self.bindings;
+        let agents = bound.agents.iter().flatten().map(|(_, binding)| binding);
+        let problems = bound.problems.iter().flatten();
+        let own = problems.filter_map(|(_, packet)| packet.evaluator.as_ref());
+        agents
+            .chain(own)
+            .chain(&bound.evaluator)
+            .chain(&bound.runner)
+    }
+
+    fn look_up(&self, binding: &Binding, findings: &mut Findings) {
+        let place = &binding.place;
+        match &binding.entry {
+            EntryPoint::Python { file, function } => {
+                let path = self.resolve(file);
+                match std::fs::read_to_string(&path) {
+                    Ok(source) => look_in(&source, file, function, binding, findings),
+                    Err(error) => {
+                        let error = error.to_string();
+                        let why = error.split(" (os error").next().unwrap_or(&error);
+                        let message = format!("cannot read `{}`: {why}", short(file));
+                        let hint = "paths are relative to the study file";
+                        findings.fault(place, "binding_file", message, hint);
+                    }
+                }
+            }
+            EntryPoint::Source { source, function } => {
+                look_in(source, "source", function, binding, findings);
+            }
+            EntryPoint::Command(argv) => {
+                if !self.is_program(&argv[0]) {
+                    let message = format!("`{}` is no program that can be run", short(&argv[0]));
+                    let hint =
+                        "name an executable file relative to the study file, or a program in PATH";
+                    findings.fault(place, "binding_command", message, hint);
+                }
+            }
+        }
+        if let Some(interpreter) = &binding.terms.interpreter
+            && !self.is_program(interpreter)
+        {
+            let message = format!("there is no interpreter `{}`", short(interpreter));
+            findings.fault(
+                place,
+                "binding_interpreter",
+                message,
+                "name one that is there",
+            );
+        }
+    }
+
+    /// A name with a slash is a path, others are searched in PATH.
+    fn is_program(&self, name: &str) -> bool {
+        if name.contains('/') {
+            return is_executable(&self.resolve(name));
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|directory| is_executable(&directory.join(name)))
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    let facts = std::fs::metadata(path);
+    facts.is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+}
+
+fn look_in(source: &str, file: &str, function: &str, binding: &Binding, findings: &mut Findings) {
+    let place = &binding.place;
+    match names_of(source) {
+        Ok(Names { known, has_star }) => {
+            if !has_star && !known.contains(function) {
+                let message = format!(
+                    "`{}` binds no `{}` at module level",
+                    short(file),
+                    short(function)
+                );
+                let hint = suggestion(function, known.iter().map(String::as_str));
+                findings.fault(place, "binding_function", message, hint);
+            }
+        }
+        Err(ReadError { line, what }) => {
+            let message = format!("`{}` is not Python: line {line}: {what}", short(file));
+            findings.fault(place, "binding_file", message, "");
+        }
+    }
+}
