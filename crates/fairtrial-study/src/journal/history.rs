@@ -1,0 +1,164 @@
+//! What became of each run, small enough to hold for a million of them.
+
+use super::record::{StartId, Status};
+
+/// The twelve hexadecimal digits of a run's id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunKey([u8; 6]);
+
+impl RunKey {
+    /// Of `run-<12 hex>`; none of any other text.
+    pub fn parse(run_id: &str) -> Option<Self> {
+        let digits = run_id.strip_prefix("run-")?;
+        if digits.len() != 12 || !digits.is_ascii() {
+            return None;
+        }
+        let mut key = [0; 6];
+        for (place, byte) in key.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&digits[2 * place..2 * place + 2], 16).ok()?;
+        }
+        Some(Self(key))
+    }
+}
+
+/// What became of one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Past {
+    key: RunKey,
+    /// Starts so far.
+    pub starts: u16,
+    /// Attempts that ended of their own.
+    pub attempts: u16,
+    /// How the last of those ended; `Lost` if there is none.
+    shown: Option<Status>,
+    /// How the last start ended.
+    pub last: Status,
+    /// The start whose end is shown; 0 if there is none.
+    shown_start: u32,
+    /// The last start.
+    last_start: u32,
+}
+
+impl Past {
+    /// The attempt that tables show, and how it ended (ST-70).
+    pub fn shown(&self) -> Option<(StartId, Status)> {
+        self.shown
+            .map(|status| (StartId(i64::from(self.shown_start)), status))
+    }
+
+    /// The last start.
+    pub fn last_start(&self) -> StartId {
+        StartId(i64::from(self.last_start))
+    }
+}
+
+/// What became of every run.
+#[derive(Debug, Default)]
+pub struct History {
+    /// In the order of keys, once [`History::seal`]ed.
+    runs: Vec<Past>,
+    /// Starts without an end (ST-45).
+    pub lost: u64,
+    /// All starts.
+    pub starts: u64,
+}
+
+impl History {
+    /// Adds a start and its end, in the order of starts.
+    pub(super) fn add(&mut self, key: RunKey, start: StartId, end: Option<Status>) {
+        let start = u32::try_from(start.0).unwrap_or(u32::MAX);
+        let status = end.unwrap_or(Status::Lost);
+        self.starts += 1;
+        self.lost += u64::from(end.is_none());
+        let is_own = status.is_its_own();
+        self.runs.push(Past {
+            key,
+            starts: 1,
+            attempts: u16::from(is_own),
+            shown: is_own.then_some(status),
+            last: status,
+            shown_start: if is_own { start } else { 0 },
+            last_start: start,
+        });
+    }
+
+    /// Brings the starts of each run together.
+    pub(super) fn seal(&mut self) {
+        self.runs.sort_by_key(|past| past.key); // stable: of one run the later start is behind
+        self.runs.dedup_by(|later, earlier| {
+            let is_same = later.key == earlier.key;
+            if is_same {
+                earlier.starts = earlier.starts.saturating_add(later.starts);
+                earlier.attempts = earlier.attempts.saturating_add(later.attempts);
+                earlier.last = later.last;
+                earlier.last_start = later.last_start;
+                if later.shown.is_some() {
+                    earlier.shown = later.shown;
+                    earlier.shown_start = later.shown_start;
+                }
+            }
+            is_same
+        });
+        self.runs.shrink_to_fit();
+    }
+
+    /// What became of a run, if it ever began.
+    pub fn of(&self, run_id: &str) -> Option<&Past> {
+        let key = RunKey::parse(run_id)?;
+        let place = self.runs.binary_search_by_key(&key, |past| past.key).ok()?;
+        Some(&self.runs[place])
+    }
+
+    /// Runs that ever began.
+    pub fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Whether none did.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(ends: &[(&str, Option<Status>)]) -> History {
+        let mut history = History::default();
+        for (number, (run, end)) in ends.iter().enumerate() {
+            let start = StartId(number as i64 + 1);
+            history.add(RunKey::parse(run).unwrap(), start, *end);
+        }
+        history.seal();
+        history
+    }
+
+    /// ST-70, ST-45
+    #[test]
+    fn the_last_end_of_its_own_is_shown_and_every_start_counts() {
+        let (a, b) = ("run-0000000000aa", "run-0000000000bb");
+        let history = history(&[
+            (a, Some(Status::Failed)),
+            (b, None),
+            (a, Some(Status::Cancelled)),
+            (a, None),
+        ]);
+        let past = history.of(a).unwrap();
+        assert_eq!(past.shown(), Some((StartId(1), Status::Failed)));
+        assert_eq!(
+            (past.starts, past.attempts, past.last),
+            (3, 1, Status::Lost)
+        );
+        assert_eq!(past.last_start(), StartId(4));
+        assert_eq!(history.of(b).unwrap().shown(), None);
+        assert_eq!((history.starts, history.lost, history.len()), (4, 2, 2));
+        assert!(history.of("run-0000000000cc").is_none());
+    }
+
+    /// ST-89
+    #[test]
+    fn a_run_takes_24_bytes() {
+        assert!(size_of::<Past>() <= 24, "{}", size_of::<Past>());
+    }
+}

@@ -1,0 +1,77 @@
+//! One writer: a lock that vanishes with its process.
+
+use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+
+use super::{JournalError, LOCK_NAME};
+
+/// Who writes a journal, as it said itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder(String);
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() {
+            "another process"
+        } else {
+            &self.0
+        })
+    }
+}
+
+/// The right to write, for as long as it is held.
+#[derive(Debug)]
+pub(super) struct Lock(#[expect(dead_code, reason = "held, not used")] File);
+
+impl Lock {
+    /// Takes it at once or tells who has it; `who` is what others are told.
+    pub(super) fn take(directory: &Path, who: &str) -> Result<Self, JournalError> {
+        let path = directory.join(LOCK_NAME);
+        let error = JournalError::io(&path);
+        let opened = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path);
+        let mut file = match opened {
+            Ok(file) => file,
+            Err(source) => return Err(error(source)),
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let holder = Holder(read(&mut file));
+                let path = directory.to_owned();
+                return Err(JournalError::Locked { path, holder });
+            }
+            Err(TryLockError::Error(source)) => return Err(error(source)),
+        }
+        write(&mut file, who).map_err(error)?;
+        Ok(Self(file))
+    }
+
+    /// Who writes now, if anybody does.
+    pub(super) fn holder(directory: &Path) -> Option<Holder> {
+        let mut file = File::open(directory.join(LOCK_NAME)).ok()?;
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => Some(Holder(read(&mut file))),
+            _ => None,
+        }
+    }
+}
+
+fn read(file: &mut File) -> String {
+    let mut text = String::new();
+    // What cannot be read is not said; that it is locked is known without.
+    _ = file.take(4096).read_to_string(&mut text);
+    text.trim().to_owned()
+}
+
+fn write(file: &mut File, who: &str) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(who.as_bytes())
+}

@@ -1,0 +1,342 @@
+//! Reading a journal, beside its writer or without one.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
+
+use super::history::{History, RunKey};
+use super::lock::{Holder, Lock};
+use super::record::StartId;
+use super::{FILE_NAME, JournalError, Status, schema};
+
+/// A journal that is being read. Sees what was committed when each question was asked.
+#[derive(Debug)]
+pub struct Reader {
+    database: Connection,
+    directory: PathBuf,
+    path: PathBuf,
+}
+
+/// A start as it was recorded.
+#[derive(Debug, Clone)]
+pub struct StartRow {
+    /// Its number.
+    pub id: StartId,
+    /// Of this run.
+    pub run_id: String,
+    /// Which of the run's starts.
+    pub seq: u32,
+    /// 1 and those before that ended of their own.
+    pub attempt: u32,
+    /// By this invocation.
+    pub invocation: i64,
+    /// The run's place in the run order then.
+    pub order_index: i64,
+    /// Its seed.
+    pub seed: u64,
+    /// What it was.
+    pub identity: String,
+    /// When, in nanoseconds since 1970.
+    pub started_at_ns: i64,
+}
+
+/// An end as it was recorded.
+#[derive(Debug, Clone)]
+pub struct FinishRow {
+    /// How.
+    pub status: Status,
+    /// What the engine said.
+    pub verdict: Option<String>,
+    /// Where.
+    pub stage: String,
+    /// When, in nanoseconds since 1970.
+    pub finished_at_ns: i64,
+    /// Error, exit, times and isolation, as JSON.
+    pub outcome: String,
+    /// What it gave, as JSON.
+    pub result: Option<String>,
+    /// What it wrote.
+    pub stdout: String,
+    /// What it wrote.
+    pub stderr: String,
+    /// Faults that did not fail it, as a JSON list.
+    pub warnings: String,
+}
+
+/// The last evaluation of an output.
+#[derive(Debug, Clone)]
+pub struct EvaluationRow {
+    /// Which evaluation of this output.
+    pub number: u32,
+    /// By whom.
+    pub evaluator_sha256: String,
+    /// How it went.
+    pub status: String,
+    /// The rows, as a JSON list.
+    pub rows: String,
+    /// Error, exit and times, as JSON.
+    pub outcome: String,
+}
+
+/// An invocation as it was recorded, with its end if there was one.
+#[derive(Debug, Clone)]
+pub struct InvocationRow {
+    /// Its number.
+    pub id: i64,
+    /// When, in nanoseconds since 1970.
+    pub started_at_ns: i64,
+    /// Its process.
+    pub pid: u32,
+    /// On this machine.
+    pub host: String,
+    /// Its arguments, as a JSON list.
+    pub argv: String,
+    /// The study file.
+    pub study_path: String,
+    /// The SHA-256 of that file's bytes, which are a blob.
+    pub study_blob: String,
+    /// Of what can change a result.
+    pub study_sha256: String,
+    /// Of the planned runs.
+    pub digest_runs: String,
+    /// How many at once.
+    pub workers: u32,
+    /// Where.
+    pub backend: String,
+    /// In which order, as JSON.
+    pub run_order: String,
+    /// When and why it ended; none if it was killed, or still runs.
+    pub end: Option<(i64, String)>,
+}
+
+impl Reader {
+    /// Opens the journal of a directory. Writes nothing.
+    pub fn open(directory: &Path) -> Result<Self, JournalError> {
+        let path = directory.join(FILE_NAME);
+        if !path.exists() {
+            return Err(JournalError::Missing(directory.to_owned()));
+        }
+        // Not read-only: to read a log that a dead writer left, its index has to be made.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let database = Connection::open_with_flags(&path, flags)
+            .or_else(|_| {
+                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+                Connection::open_with_flags(&path, flags)
+            })
+            .map_err(JournalError::database(&path))?;
+        let reader = Self {
+            database,
+            directory: directory.to_owned(),
+            path,
+        };
+        reader.ask(|database| {
+            database.busy_timeout(Duration::from_secs(10))?;
+            database.pragma_update(None, "query_only", true)
+        })?;
+        match reader.ask(schema::format)? {
+            Some(found) if found > schema::FORMAT => {
+                let path = reader.path;
+                Err(JournalError::Newer { path, found })
+            }
+            Some(_) => Ok(reader),
+            None => Err(JournalError::Missing(directory.to_owned())),
+        }
+    }
+
+    /// Who writes it now, if anybody does.
+    pub fn writer(&self) -> Option<Holder> {
+        Lock::holder(&self.directory)
+    }
+
+    /// What the journal says of itself under a key.
+    pub fn meta(&self, key: &str) -> Result<Option<String>, JournalError> {
+        self.ask(|database| {
+            database
+                .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| {
+                    row.get(0)
+                })
+                .optional()
+        })
+    }
+
+    /// What became of every run.
+    pub fn history(&self) -> Result<History, JournalError> {
+        let mut history = History::default();
+        self.ask(|database| {
+            let mut query = database.prepare(
+                "SELECT starts.id, starts.run_id, finishes.status FROM starts LEFT JOIN finishes USING (id)
+                 ORDER BY starts.id",
+            )?;
+            let mut rows = query.query([])?;
+            while let Some(row) = rows.next()? {
+                let Some(key) = RunKey::parse(row.get_ref(1)?.as_str()?) else {
+                    continue; // of a plan with other ids; it is nobody's
+                };
+                history.add(key, StartId(row.get(0)?), status(row, 2)?);
+            }
+            Ok(())
+        })?;
+        history.seal();
+        Ok(history)
+    }
+
+    /// A start.
+    pub fn start(&self, id: StartId) -> Result<Option<StartRow>, JournalError> {
+        self.ask(|database| {
+            let mut query = database.prepare_cached(
+                "SELECT id, run_id, seq, attempt, invocation, order_index, seed, identity, started_at_ns
+                 FROM starts WHERE id = ?1",
+            )?;
+            query.query_row([id.0], start_row).optional()
+        })
+    }
+
+    /// The end of a start.
+    pub fn finish(&self, id: StartId) -> Result<Option<FinishRow>, JournalError> {
+        self.ask(|database| {
+            let mut query = database.prepare_cached(
+                "SELECT status, verdict, stage, finished_at_ns, outcome, result, stdout, stderr, warnings
+                 FROM finishes WHERE id = ?1",
+            )?;
+            query.query_row([id.0], finish_row).optional()
+        })
+    }
+
+    /// The last evaluation of a start's output.
+    pub fn evaluation(&self, id: StartId) -> Result<Option<EvaluationRow>, JournalError> {
+        self.ask(|database| {
+            let mut query = database.prepare_cached(
+                "SELECT number, evaluator_sha256, status, rows, outcome FROM evaluations
+                 WHERE start = ?1 ORDER BY id DESC LIMIT 1",
+            )?;
+            let row = |row: &Row<'_>| {
+                Ok(EvaluationRow {
+                    number: row.get(0)?,
+                    evaluator_sha256: row.get(1)?,
+                    status: row.get(2)?,
+                    rows: row.get(3)?,
+                    outcome: row.get(4)?,
+                })
+            };
+            query.query_row([id.0], row).optional()
+        })
+    }
+
+    /// All starts of a run, in order.
+    pub fn starts_of(&self, run_id: &str) -> Result<Vec<StartRow>, JournalError> {
+        self.ask(|database| {
+            let mut query = database.prepare_cached(
+                "SELECT id, run_id, seq, attempt, invocation, order_index, seed, identity, started_at_ns
+                 FROM starts WHERE run_id = ?1 ORDER BY id",
+            )?;
+            query.query_map([run_id], start_row)?.collect()
+        })
+    }
+
+    /// All invocations, in order.
+    pub fn invocations(&self) -> Result<Vec<InvocationRow>, JournalError> {
+        self.ask(|database| {
+            let mut query = database.prepare(
+                "SELECT i.id, i.started_at_ns, i.pid, i.host, i.argv, i.study_path, i.study_blob, i.study_sha256,
+                        i.digest_runs, i.workers, i.backend, i.run_order, e.ended_at_ns, e.reason
+                 FROM invocations AS i LEFT JOIN invocation_ends AS e USING (id) ORDER BY i.id",
+            )?;
+            query.query_map([], invocation_row)?.collect()
+        })
+    }
+
+    /// Bytes that were kept under their SHA-256.
+    pub fn blob(&self, sha256: &str) -> Result<Option<Vec<u8>>, JournalError> {
+        self.ask(|database| {
+            database
+                .query_row(
+                    "SELECT bytes FROM blobs WHERE sha256 = ?1",
+                    [sha256],
+                    |row| row.get(0),
+                )
+                .optional()
+        })
+    }
+
+    /// Of accepted changes: the runs and why (ST-67).
+    pub fn accepted(&self) -> Result<Vec<(String, String)>, JournalError> {
+        self.ask(|database| {
+            let mut query = database.prepare(
+                "SELECT run_id, reason FROM decisions WHERE action = 'reuse' ORDER BY rowid",
+            )?;
+            query
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect()
+        })
+    }
+
+    fn ask<T>(
+        &self,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, JournalError> {
+        question(&self.database).map_err(JournalError::database(&self.path))
+    }
+}
+
+fn start_row(row: &Row<'_>) -> rusqlite::Result<StartRow> {
+    Ok(StartRow {
+        id: StartId(row.get(0)?),
+        run_id: row.get(1)?,
+        seq: row.get(2)?,
+        attempt: row.get(3)?,
+        invocation: row.get(4)?,
+        order_index: row.get(5)?,
+        seed: row.get::<_, i64>(6)?.cast_unsigned(),
+        identity: row.get(7)?,
+        started_at_ns: row.get(8)?,
+    })
+}
+
+fn finish_row(row: &Row<'_>) -> rusqlite::Result<FinishRow> {
+    Ok(FinishRow {
+        status: status(row, 0)?.unwrap_or(Status::Lost),
+        verdict: row.get(1)?,
+        stage: row.get(2)?,
+        finished_at_ns: row.get(3)?,
+        outcome: row.get(4)?,
+        result: row.get(5)?,
+        stdout: row.get(6)?,
+        stderr: row.get(7)?,
+        warnings: row.get(8)?,
+    })
+}
+
+fn invocation_row(row: &Row<'_>) -> rusqlite::Result<InvocationRow> {
+    let ended: Option<i64> = row.get(12)?;
+    let reason: Option<String> = row.get(13)?;
+    Ok(InvocationRow {
+        id: row.get(0)?,
+        started_at_ns: row.get(1)?,
+        pid: row.get(2)?,
+        host: row.get(3)?,
+        argv: row.get(4)?,
+        study_path: row.get(5)?,
+        study_blob: row.get(6)?,
+        study_sha256: row.get(7)?,
+        digest_runs: row.get(8)?,
+        workers: row.get(9)?,
+        backend: row.get(10)?,
+        run_order: row.get(11)?,
+        end: ended.zip(reason),
+    })
+}
+
+/// A status column; an unknown one is an error of the file.
+fn status(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Status>> {
+    let Some(text) = row.get_ref(column)?.as_str_or_null()? else {
+        return Ok(None);
+    };
+    text.parse().map(Some).map_err(|problem: String| {
+        rusqlite::Error::FromSqlConversionFailure(
+            column,
+            rusqlite::types::Type::Text,
+            problem.into(),
+        )
+    })
+}
