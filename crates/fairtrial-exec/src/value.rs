@@ -58,7 +58,7 @@ pub use from_json::{FromJsonError, arguments_from_json, from_json};
 pub use int::MAX_DECIMAL_BYTES;
 pub use json_text::parse_json;
 pub use to_json::{WriteJsonError, pickle_to_json, to_json, write_json, write_pickle_json};
-pub use tree::{MAX_SMALL_VALUES, Value, decode_small};
+pub use tree::{MAX_SMALL_VALUES, Value, decode_small, decode_tree};
 
 /// Containers inside containers, at most.
 pub const MAX_DEPTH: usize = 1000;

@@ -1,7 +1,8 @@
 //! The data codec against the vectors that both halves share, and against values made up.
 
 use fairtrial_exec::value::{
-    self, MAX_DEPTH, Value, check, decode_small, encode, from_json, parse_json, to_json, write_json,
+    self, MAX_DEPTH, Value, check, decode_small, decode_tree, encode, from_json, parse_json,
+    to_json, write_json,
 };
 use proptest::prelude::*;
 
@@ -104,6 +105,29 @@ fn a_thousand_levels_pass_and_one_more_is_malformed() {
 fn a_dtype_holds_no_array() {
     assert!(check(&b"AC".repeat(1 << 20)).is_err());
     assert!(check(&b"n".repeat(1 << 20)).is_err());
+}
+
+/// ST-12
+#[test]
+fn arrays_are_lists_in_a_tree() {
+    let tree =
+        |text: &str, most| decode_tree(&from_json(&parse_json(text).unwrap()).unwrap(), most);
+    let array = |dtype: &str, shape: &str, base64: &str| {
+        format!(r#"{{"$array": {{"dtype": "{dtype}", "shape": {shape}, "base64": "{base64}"}}}}"#)
+    };
+    let list = |items: &[i64]| Value::List(items.iter().copied().map(Value::Int).collect());
+    let bytes = array("|i1", "[2, 2]", "AQID/w==");
+    let rows = Value::List(vec![list(&[1, 2]), list(&[3, -1])]);
+    assert_eq!(tree(&bytes, 6), Ok(rows));
+    assert_eq!(tree(&bytes, 5).unwrap_err().what, "too many values");
+    assert_eq!(tree(&array("|b1", "[]", "AQ=="), 9), Ok(Value::Bool(true)));
+    let largest = Value::BigInt(vec![255, 255, 255, 255, 255, 255, 255, 255, 0]);
+    assert_eq!(tree(&array("<u8", "[]", "//////////8="), 9), Ok(largest));
+    let empty = array("<f8", "[1000000000000, 0]", "");
+    assert_eq!(tree(&empty, 1 << 20).unwrap_err().what, "too many values");
+    let complex = array("<c8", "[1]", "AAAAAAAAAAA=");
+    let error = tree(&complex, 9).unwrap_err();
+    assert_eq!(error.what, "an array of neither numbers nor texts");
 }
 
 /// EX-69

@@ -2,17 +2,14 @@
 
 use std::io::Write;
 
+use super::Value;
 use super::dtype::{self, Simple};
 use super::read::{Array, Reader, Scalar, Text, Token};
 use super::to_json::{WriteJsonError, array, complex, encoded, float, text};
 
 /// Writes what the scalar holds, or an `$array` of shape `[]` where JSON has no form for that.
 pub(super) fn write_json(scalar: &Scalar<'_>, out: &mut impl Write) -> Result<(), WriteJsonError> {
-    let simple = match Reader::new(scalar.dtype).token()? {
-        Token::Str(Text::Plain(text)) => dtype::simple(text),
-        _ => None,
-    };
-    match simple.map(|simple| plain(simple, scalar.data)) {
+    match simple(scalar.dtype).map(|simple| plain(simple, scalar.data)) {
         Some(Plain::Bool(value)) => write!(out, "{value}")?,
         Some(Plain::Signed(value)) => write!(out, "{value}")?,
         Some(Plain::Unsigned(value)) => write!(out, "{value}")?,
@@ -23,6 +20,28 @@ pub(super) fn write_json(scalar: &Scalar<'_>, out: &mut impl Write) -> Result<()
         Some(Plain::Other) | None => array(&as_array(scalar), out)?,
     }
     Ok(())
+}
+
+/// The number or text that an item of this type holds.
+pub(super) fn tree(dtype: &[u8], data: &[u8]) -> Option<Value> {
+    Some(match plain(simple(dtype)?, data) {
+        Plain::Bool(value) => Value::Bool(value),
+        Plain::Signed(value) => Value::Int(value),
+        Plain::Unsigned(value) => match i64::try_from(value) {
+            Ok(value) => Value::Int(value),
+            Err(_) => Value::BigInt([&value.to_le_bytes()[..], &[0]].concat()),
+        },
+        Plain::Float(value) => Value::Float(value),
+        Plain::Text(value) => Value::Str(value),
+        Plain::Complex(..) | Plain::Bytes | Plain::Other => return None,
+    })
+}
+
+fn simple(dtype: &[u8]) -> Option<Simple> {
+    match Reader::new(dtype).token() {
+        Ok(Token::Str(Text::Plain(text))) => dtype::simple(text),
+        _ => None,
+    }
 }
 
 enum Plain {

@@ -1,5 +1,6 @@
 //! Encoded values as JSON text (EX-69), streamed: nothing of the value's size is allocated.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use base64::Engine as _;
@@ -162,6 +163,16 @@ pub(super) fn array(parts: &Array<'_>, out: &mut impl Write) -> Result<(), Write
         true => transpose(parts, &mut data)?,
     }
     Ok(data.finish()?.write_all(br#""}}"#)?)
+}
+
+/// An array's items, last index fastest.
+pub(super) fn in_c_order<'a>(parts: &Array<'a>) -> Cow<'a, [u8]> {
+    if !parts.fortran {
+        return Cow::Borrowed(parts.data);
+    }
+    let mut data = Vec::with_capacity(parts.data.len());
+    transpose(parts, &mut data).expect("memory takes what is written to it");
+    Cow::Owned(data)
 }
 
 /// Writes the items of an array in Fortran order, last index fastest.

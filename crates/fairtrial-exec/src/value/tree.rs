@@ -1,13 +1,13 @@
-//! A value as a tree, for small things such as error records.
+//! A value as a tree, for small things such as error records, and for what is known to be of bounded size.
 
 use super::check::check;
-use super::read::{Reader, Sequence, Text, Token, words};
-use super::{Malformed, read};
+use super::read::{Array, Reader, Sequence, Text, Token, words};
+use super::{Malformed, read, scalar, to_json};
 
 /// So many values, containers and keys counted, may a small value hold.
 pub const MAX_SMALL_VALUES: usize = 4096;
 
-/// A value as a tree. Has no arrays: those are never small things.
+/// A value as a tree. An array is a list, or a list of lists.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// `None`.
@@ -104,17 +104,38 @@ impl Value {
 /// long as they are, so the tree takes no more than the bytes themselves and a fixed sum.
 pub fn decode_small(bytes: &[u8]) -> Result<Value, Malformed> {
     check(bytes)?;
-    let reader = Reader::new(bytes);
-    Builder { reader, count: 0 }.value()
+    Builder::new(bytes, MAX_SMALL_VALUES, Arrays::Refused).value()
+}
+
+/// The tree of a value of at most `most` values, in which arrays are lists of their items and numpy's scalars are the
+/// numbers and texts that they hold.
+pub fn decode_tree(bytes: &[u8], most: usize) -> Result<Value, Malformed> {
+    check(bytes)?;
+    Builder::new(bytes, most, Arrays::Lists).value()
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Arrays {
+    Refused,
+    Lists,
 }
 
 struct Builder<'a> {
     reader: Reader<'a>,
-    /// Values made or promised.
-    count: usize,
+    /// Values that may still be made.
+    left: usize,
+    arrays: Arrays,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new(bytes: &'a [u8], most: usize, arrays: Arrays) -> Self {
+        Self {
+            reader: Reader::new(bytes),
+            left: most,
+            arrays,
+        }
+    }
+
     fn value(&mut self) -> Result<Value, Malformed> {
         Ok(match self.reader.token()? {
             Token::None => Value::None,
@@ -142,8 +163,13 @@ impl Builder<'_> {
             }
             Token::Items(sequence, count) => self.items(sequence, count)?,
             Token::Dict { count, .. } => self.dict(count)?,
-            Token::Array(_) | Token::Scalar(_) => {
+            Token::Array(_) | Token::Scalar(_) if self.arrays == Arrays::Refused => {
                 return Err(self.reader.fail("an array is no small value"));
+            }
+            Token::Array(array) => self.array(&array)?,
+            Token::Scalar(scalar) => {
+                let item = scalar::tree(scalar.dtype, scalar.data);
+                item.ok_or_else(|| self.reader.fail("a numpy scalar that is no number or text"))?
             }
         })
     }
@@ -168,12 +194,41 @@ impl Builder<'_> {
             .map(Value::Dict)
     }
 
+    fn array(&mut self, array: &Array<'_>) -> Result<Value, Malformed> {
+        let shape: Vec<_> = words(array.shape).map(|n| n as usize).collect();
+        // Each row is a value too: of an array without items there may be many.
+        let rows = shape
+            .iter()
+            .scan(1, |items: &mut usize, n| {
+                *items = items.saturating_mul(*n);
+                Some(*items)
+            })
+            .fold(0, usize::saturating_add);
+        self.promise(rows)?;
+        let data = to_json::in_c_order(array);
+        let mut items = data
+            .chunks_exact(array.item_bytes.max(1))
+            .map(|item| scalar::tree(array.dtype, item));
+        nested(&shape, &mut items)
+            .ok_or_else(|| self.reader.fail("an array of neither numbers nor texts"))
+    }
+
     /// Counts values before they are made.
     fn promise(&mut self, more: usize) -> Result<(), Malformed> {
-        self.count += more;
-        match self.count <= MAX_SMALL_VALUES {
-            true => Ok(()),
-            false => Err(self.reader.fail("too many values for a small one")),
-        }
+        self.left = self
+            .left
+            .checked_sub(more)
+            .ok_or_else(|| self.reader.fail("too many values"))?;
+        Ok(())
+    }
+}
+
+fn nested(shape: &[usize], items: &mut impl Iterator<Item = Option<Value>>) -> Option<Value> {
+    match shape {
+        [] => items.next().flatten(),
+        [count, inner @ ..] => (0..*count)
+            .map(|_| nested(inner, items))
+            .collect::<Option<_>>()
+            .map(Value::List),
     }
 }

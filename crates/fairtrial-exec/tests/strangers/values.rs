@@ -3,7 +3,8 @@
 use std::io;
 
 use fairtrial_exec::value::{
-    MAX_SMALL_VALUES, Value, check, decode_small, encode, from_json, parse_json, write_json,
+    MAX_SMALL_VALUES, Value, check, decode_small, decode_tree, encode, from_json, parse_json,
+    write_json,
 };
 
 use crate::attack::Door;
@@ -41,6 +42,8 @@ fn try_value(bytes: &[u8]) {
     let bound = 2 * bytes.len();
     let valid = measured(0, || check(bytes).is_ok());
     let small = measured(bound + SMALL_TREE, || decode_small(bytes));
+    let tree = measured(bound + SMALL_TREE, || decode_tree(bytes, MAX_SMALL_VALUES));
+    assert!(valid || tree.is_err());
     let written = measured(bound + DIGITS, || {
         write_json(bytes, &mut io::sink()).is_ok()
     });
