@@ -1,0 +1,311 @@
+//! A binding made ready to run: its files read, its environment put together, its content hashed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairtrial_exec::value::{Value as Data, encode};
+use fairtrial_exec::{
+    Call, CommandWork, DEFAULT_LEVEL, Isolation, PythonTerms, ResultFormat, Sandbox, SourceWork,
+    Work,
+};
+
+use num_bigint::BigInt;
+
+use crate::binding::{Binding, Contract, EntryPoint};
+use crate::canonical::{canonical_json, sha256_hex};
+use crate::fault::{Fault, fault};
+use crate::value::Value;
+
+/// Appended to a Python file whose function is called as DRE calls it.
+const DRE_CALLER: &str = include_str!("contract/dre.py");
+const DRE_FUNCTION: &str = "__fairtrial_dre__";
+
+/// A binding, ready to run.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) binding: Binding,
+    /// Of Python: its text and what tracebacks call it.
+    source: Option<(Arc<str>, String)>,
+    python_path: Vec<PathBuf>,
+    directory: PathBuf,
+    env: BTreeMap<OsString, Option<OsString>>,
+    /// Values that must not be kept (ST-7).
+    pub(crate) secrets: Vec<String>,
+    /// What it is (ST-65): kind, entry, content, environment.
+    pub(crate) content: Value,
+    /// On which terms, as far as they can change a result.
+    pub(crate) terms: Value,
+}
+
+impl Program {
+    /// Reads what the binding names. `directory` is the study file's.
+    pub(crate) fn load(binding: &Binding, directory: &Path) -> Result<Self, Fault> {
+        let unreadable = |path: &Path, error: std::io::Error| {
+            let message = format!("cannot read `{}`: {error}", path.display());
+            fault(&binding.place, "file", message, "")
+        };
+        let mut python_path: Vec<_> = binding
+            .terms
+            .python_path
+            .iter()
+            .map(|path| directory.join(path))
+            .collect();
+        let source = match &binding.entry {
+            EntryPoint::Python { file, .. } => {
+                let path = directory.join(file);
+                let text =
+                    std::fs::read_to_string(&path).map_err(|error| unreadable(&path, error))?;
+                // As for a script: what lies beside it can be imported.
+                python_path.extend(path.parent().map(Path::to_owned));
+                Some((Arc::from(text), path.display().to_string()))
+            }
+            EntryPoint::Source { source, .. } => {
+                Some((Arc::from(source.as_str()), "<source>".to_owned()))
+            }
+            EntryPoint::Command(_) => None,
+        };
+        let files = hashed_files(&binding.terms.files, directory)
+            .map_err(|(path, error)| unreadable(&path, error))?;
+        let (env, secrets) = environment(binding);
+        let content = content(binding, source.as_ref().map(|(text, _)| &**text), files);
+        Ok(Self {
+            terms: terms(binding),
+            binding: binding.clone(),
+            source,
+            python_path,
+            directory: directory.to_owned(),
+            env,
+            secrets,
+            content,
+        })
+    }
+
+    /// How its function is called.
+    pub(crate) fn contract(&self) -> Contract {
+        match self.binding.entry {
+            EntryPoint::Command(_) => Contract::Run,
+            _ => self.binding.terms.contract,
+        }
+    }
+
+    /// A call with one plain value: the run, or what is to be evaluated. `seed` is the run's.
+    pub(crate) fn call(&self, argument: &Value, seed: u64) -> Call {
+        let work = match &self.source {
+            None => Work::Command(CommandWork {
+                argv: self.argv(),
+                stdin: [canonical_json(argument).as_bytes(), b"\n"].concat(),
+            }),
+            Some((text, filename)) => Work::Source(SourceWork {
+                source: text.to_string(),
+                filename: filename.clone(),
+                function: self.function().to_owned(),
+                arguments: arguments(vec![to_data(argument)]).into(),
+                python: self.python(),
+            }),
+        };
+        self.on_terms(work, seed)
+    }
+
+    /// A call of a function that expects DRE's objects (SF-45), or its evaluator.
+    pub(crate) fn dre_call(&self, parts: [&Value; 3], evaluates: bool, seed: u64) -> Call {
+        let (text, filename) = match &self.source {
+            Some((text, filename)) => (&**text, filename.clone()),
+            None => ("", String::new()),
+        };
+        let mut arguments_of_it = vec![Data::Str(self.function().to_owned())];
+        arguments_of_it.extend(parts.map(to_data));
+        arguments_of_it.push(Data::Bool(evaluates));
+        let work = Work::Source(SourceWork {
+            source: format!("{text}{DRE_CALLER}"),
+            filename,
+            function: DRE_FUNCTION.into(),
+            arguments: arguments(arguments_of_it).into(),
+            python: self.python(),
+        });
+        self.on_terms(work, seed)
+    }
+
+    fn on_terms(&self, work: Work, seed: u64) -> Call {
+        let terms = &self.binding.terms;
+        let mut call = Call::new(work);
+        call.env = self.env.clone();
+        call.env
+            .insert("FAIRTRIAL_SEED".into(), Some(seed.to_string().into()));
+        call.timeout = terms.timeout;
+        call.queue_timeout = terms.queue_timeout;
+        call.limits = terms.limits.clone();
+        call.sandbox = terms
+            .sandbox
+            .clone()
+            .unwrap_or_else(|| Sandbox::new(DEFAULT_LEVEL));
+        call
+    }
+
+    fn function(&self) -> &str {
+        match &self.binding.entry {
+            EntryPoint::Python { function, .. } | EntryPoint::Source { function, .. } => function,
+            EntryPoint::Command(_) => "",
+        }
+    }
+
+    /// A program that is named by a path is beside the study file.
+    fn argv(&self) -> Vec<OsString> {
+        let EntryPoint::Command(argv) = &self.binding.entry else {
+            return Vec::new();
+        };
+        let mut argv: Vec<_> = argv.iter().map(OsString::from).collect();
+        if let Some(program) = argv.first_mut()
+            && program.to_string_lossy().contains('/')
+        {
+            *program = self.directory.join(&*program).into_os_string();
+        }
+        argv
+    }
+
+    fn python(&self) -> PythonTerms {
+        let terms = &self.binding.terms;
+        PythonTerms {
+            python: terms
+                .interpreter
+                .clone()
+                .unwrap_or_else(|| "python3".into()),
+            python_path: self.python_path.clone(),
+            preload: terms.preload.clone(),
+            isolation: terms.isolation,
+            result: ResultFormat::Data,
+            host: None,
+        }
+    }
+}
+
+/// Positional arguments as the worker protocol wants them.
+fn arguments(arguments: Vec<Data>) -> Vec<u8> {
+    encode(&Data::Tuple(vec![
+        Data::Tuple(arguments),
+        Data::Dict(Vec::new()),
+    ]))
+}
+
+/// A plain value as a worker gets it.
+fn to_data(value: &Value) -> Data {
+    match value {
+        Value::Null => Data::None,
+        Value::Bool(truth) => Data::Bool(*truth),
+        Value::Int(int) => match i64::try_from(int) {
+            Ok(int) => Data::Int(int),
+            Err(_) => Data::BigInt(int.to_signed_bytes_le()),
+        },
+        Value::Float(float) => Data::Float(*float),
+        Value::Text(text) => Data::Str(text.clone()),
+        Value::Moment(moment) => Data::Str(moment.to_string()),
+        Value::List(items) => Data::List(items.iter().map(to_data).collect()),
+        Value::Map(entries) => Data::Dict(
+            entries
+                .iter()
+                .map(|(key, value)| (to_data(key), to_data(value)))
+                .collect(),
+        ),
+    }
+}
+
+/// The files that globs name, with their hashes, in order; each once.
+pub(crate) fn hashed_files(
+    globs: &[String],
+    directory: &Path,
+) -> Result<Value, (PathBuf, std::io::Error)> {
+    let mut found = BTreeMap::new();
+    for pattern in globs {
+        let whole = directory.join(pattern).display().to_string();
+        let invalid = |error| (PathBuf::from(pattern), std::io::Error::other(error));
+        for path in glob::glob(&whole).map_err(|error| invalid(error.to_string()))? {
+            let path = path.map_err(|error| (error.path().to_owned(), error.into_error()))?;
+            if path.is_file() {
+                let bytes = std::fs::read(&path).map_err(|error| (path.clone(), error))?;
+                let name = path.strip_prefix(directory).unwrap_or(&path);
+                found.insert(name.display().to_string(), Value::Text(sha256_hex(&bytes)));
+            }
+        }
+    }
+    Ok(Value::map(found))
+}
+
+/// What a call finds in its environment, and the values that came from the caller's.
+fn environment(binding: &Binding) -> (BTreeMap<OsString, Option<OsString>>, Vec<String>) {
+    let (mut env, mut secrets) = (BTreeMap::new(), Vec::new());
+    for name in &binding.terms.pass_env {
+        if let Some(value) = std::env::var_os(name) {
+            secrets.push(value.to_string_lossy().into_owned());
+            env.insert(name.into(), Some(value));
+        }
+    }
+    for (name, value) in &binding.terms.env {
+        env.insert(name.into(), Some(value.into()));
+    }
+    (env, secrets)
+}
+
+fn content(binding: &Binding, source: Option<&str>, files: Value) -> Value {
+    let terms = &binding.terms;
+    let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::Text);
+    let (kind, entry) = match &binding.entry {
+        EntryPoint::Python { file, function } => ("python", Value::texts([file, function])),
+        EntryPoint::Source { function, .. } => ("source", Value::text(function)),
+        EntryPoint::Command(argv) => ("command", Value::texts(argv)),
+    };
+    let contract = match terms.contract {
+        Contract::Run => "run",
+        Contract::Dre => "dre",
+    };
+    Value::map([
+        ("kind", Value::text(kind)),
+        ("entry", entry),
+        (
+            "source",
+            source.map_or(Value::Null, |text| Value::Text(sha256_hex(text.as_bytes()))),
+        ),
+        ("files", files),
+        (
+            "env",
+            Value::map(
+                terms
+                    .env
+                    .iter()
+                    .map(|(name, value)| (name.clone(), Value::text(value))),
+            ),
+        ),
+        ("interpreter", text(&terms.interpreter)),
+        ("contract", Value::text(contract)),
+        ("version", text(&terms.version)),
+    ])
+}
+
+fn terms(binding: &Binding) -> Value {
+    let terms = &binding.terms;
+    let limits = &terms.limits;
+    let seconds =
+        |time: Option<Duration>| time.map_or(Value::Null, |time| Value::Float(time.as_secs_f64()));
+    let count = |count: Option<u64>| count.map_or(Value::Null, |n| Value::Int(BigInt::from(n)));
+    let sandbox = match &terms.sandbox {
+        None => DEFAULT_LEVEL.to_string(),
+        Some(sandbox) if *sandbox == Sandbox::new(sandbox.level) => sandbox.level.to_string(),
+        Some(sandbox) => format!("{sandbox:?}"),
+    };
+    let isolation = match terms.isolation {
+        Isolation::Fresh => "fresh",
+        Isolation::Reuse => "reuse",
+    };
+    Value::map([
+        ("timeout", seconds(terms.timeout)),
+        ("memory", count(limits.memory_bytes)),
+        ("cpu", seconds(limits.cpu)),
+        ("processes", count(limits.processes.map(u64::from))),
+        ("open_files", count(limits.open_files)),
+        ("file_size", count(limits.file_bytes)),
+        ("output", count(limits.output_bytes)),
+        ("sandbox", Value::Text(sandbox)),
+        ("isolation", Value::text(isolation)),
+    ])
+}
