@@ -1,0 +1,242 @@
+//! An outcome of the engine as the end of an attempt: status, result, and what is kept of it (ST-10, ST-44, ST-46).
+
+use fairtrial_exec::value::decode_tree;
+use fairtrial_exec::{EngineError, ErrorReport, Outcome, Verdict};
+use serde_json::json;
+
+use crate::binding::Contract;
+use crate::canonical::canonical_json;
+use crate::evaluation;
+use crate::journal::Status;
+use crate::json_text::parse_value;
+use crate::result::{self, MAX_VALUES, NoResult, RunResult};
+use crate::value::Value;
+
+/// What of a command's output is shown when it is no result.
+const SHOWN_BYTES: usize = 200;
+/// Shorter values of the caller's environment are words that occur by chance.
+const SECRET_BYTES: usize = 8;
+
+/// How an attempt ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: Status,
+    pub(crate) verdict: Option<&'static str>,
+    /// `agent`, `setup`, `result`, `engine`.
+    pub(crate) stage: &'static str,
+    pub(crate) result: Option<RunResult>,
+    /// JSON.
+    pub(crate) outcome: String,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) finished_at_ns: i64,
+}
+
+/// How an evaluation ended.
+#[derive(Debug)]
+pub(crate) struct Evaluated {
+    /// `ok`, or as an attempt ends.
+    pub(crate) status: String,
+    pub(crate) rows: Value,
+    /// JSON.
+    pub(crate) outcome: String,
+}
+
+/// Judges an agent's outcome. `is_command`: its result is what it printed.
+pub(crate) fn judge(outcome: &Outcome, is_command: bool, secrets: &[String]) -> Ended {
+    let (mut status, mut stage) = status_of(outcome);
+    let mut error = outcome.error.clone();
+    let mut result = None;
+    if status == Status::Success {
+        match read(outcome, is_command).and_then(|value| result::parse(&value)) {
+            Ok(found) => result = Some(found),
+            Err(no_result) => {
+                status = Status::Failed;
+                stage = "result";
+                error = Some(match no_result {
+                    NoResult::NotOk(message) => {
+                        stage = "agent";
+                        ErrorReport::new("AgentFailed", message)
+                    }
+                    NoResult::Bad(message) => ErrorReport::new("BadResult", message),
+                });
+            }
+        }
+    }
+    let mask = Mask::new(secrets);
+    if let Some(result) = &mut result {
+        mask.value(&mut result.value);
+    }
+    Ended {
+        status,
+        verdict: Some(outcome.verdict.name()),
+        stage,
+        result,
+        outcome: mask.text(kept(outcome, error.as_ref())),
+        stdout: mask.text(outcome.stdout.text()),
+        stderr: mask.text(outcome.stderr.text()),
+        finished_at_ns: finished_at(outcome),
+    }
+}
+
+/// An attempt of which the engine knows nothing.
+pub(crate) fn lost(error: &EngineError, finished_at_ns: i64) -> Ended {
+    let report = ErrorReport::new("EngineError", error.to_string());
+    Ended {
+        status: Status::Lost,
+        verdict: None,
+        stage: "engine",
+        result: None,
+        outcome: json!({"error": report.to_json()}).to_string(),
+        stdout: String::new(),
+        stderr: String::new(),
+        finished_at_ns,
+    }
+}
+
+/// Judges an evaluator's outcome.
+pub(crate) fn judge_evaluation(
+    outcome: &Outcome,
+    is_command: bool,
+    contract: Contract,
+    secrets: &[String],
+) -> Evaluated {
+    let (status, _) = status_of(outcome);
+    let mut error = outcome.error.clone();
+    let mut rows = Value::List(Vec::new());
+    let mut name = match status {
+        Status::Success => "ok".to_owned(),
+        other => other.to_string(),
+    };
+    if status == Status::Success {
+        let found = read(outcome, is_command)
+            .map_err(|no_result| match no_result {
+                NoResult::NotOk(message) | NoResult::Bad(message) => message,
+            })
+            .and_then(|value| evaluation::rows(&value, contract));
+        match found {
+            Ok(found) => rows = found,
+            Err(message) => {
+                name = Status::Failed.to_string();
+                error = Some(ErrorReport::new("BadEvaluation", message));
+            }
+        }
+    }
+    let mask = Mask::new(secrets);
+    mask.value(&mut rows);
+    Evaluated {
+        status: name,
+        rows,
+        outcome: mask.text(kept(outcome, error.as_ref())),
+    }
+}
+
+fn status_of(outcome: &Outcome) -> (Status, &'static str) {
+    use Verdict::{
+        BadResult, Cancelled, CpuLimit, DiskLimit, Exception, Exit, Forbidden, MemoryLimit,
+        NoResult, Ok, OutputLimit, ProcessLimit, SetupFailed, Signal, Timeout,
+    };
+    let waited_in_vain = outcome
+        .error
+        .as_ref()
+        .is_some_and(|error| error.kind == "QueueTimeout");
+    let status = match outcome.verdict {
+        Ok => Status::Success,
+        Cancelled if waited_in_vain => return (Status::Failed, "queue"),
+        Cancelled => Status::Cancelled,
+        Timeout | CpuLimit => Status::Timeout,
+        MemoryLimit => Status::Memory,
+        Signal | NoResult => Status::Crashed,
+        SetupFailed => return (Status::Failed, "setup"),
+        OutputLimit | DiskLimit | ProcessLimit | Forbidden | Exit | Exception | BadResult => {
+            Status::Failed
+        }
+    };
+    (status, "agent")
+}
+
+/// The value that a call gave, as plain data.
+fn read(outcome: &Outcome, is_command: bool) -> Result<Value, NoResult> {
+    if is_command {
+        return printed(outcome);
+    }
+    let Some(value) = &outcome.value else {
+        return Err(NoResult::Bad("the engine has no value of it".into()));
+    };
+    let data = decode_tree(value.body.bytes(), MAX_VALUES)
+        .map_err(|malformed| NoResult::Bad(format!("the result is not data: {malformed}")))?;
+    result::plain(&data, "").map_err(NoResult::Bad)
+}
+
+/// The JSON object that a command printed: all it printed, or its last line that is not empty (ST-10).
+fn printed(outcome: &Outcome) -> Result<Value, NoResult> {
+    let text = outcome.stdout.text();
+    let error = match parse_value("stdout", &text) {
+        Ok(value @ Value::Map(_)) => return Ok(value),
+        Ok(other) => format!("stdout is {}, not an object", other.kind()),
+        Err(fault) => format!("stdout is no JSON: {fault}"),
+    };
+    let last = text.lines().rev().find(|line| !line.trim().is_empty());
+    if let Some(Ok(value @ Value::Map(_))) = last.map(|line| parse_value("stdout", line)) {
+        return Ok(value);
+    }
+    let shown: String = text.chars().take(SHOWN_BYTES).collect();
+    Err(NoResult::Bad(format!("{error}; it begins with {shown:?}")))
+}
+
+/// What is kept of an outcome beside its value and output.
+fn kept(outcome: &Outcome, error: Option<&ErrorReport>) -> String {
+    let whole = outcome.to_json_without_value(&serde_json::Value::Null);
+    let part = |name: &str| whole.get(name).cloned().unwrap_or_default();
+    let in_force = part("in_force");
+    json!({
+        "error": error.map(ErrorReport::to_json),
+        "exit": part("exit"),
+        "dropped": part("dropped"),
+        "metrics": part("metrics"),
+        "in_force": {"level": in_force["effective"], "digest": in_force["digest"]},
+    })
+    .to_string()
+}
+
+fn finished_at(outcome: &Outcome) -> i64 {
+    let at = outcome.metrics.finished_at_ns.unwrap_or_default();
+    i64::try_from(at).unwrap_or(i64::MAX)
+}
+
+/// Takes the values of passed variables out of what is kept (ST-7).
+struct Mask<'a>(Vec<&'a str>);
+
+impl<'a> Mask<'a> {
+    fn new(secrets: &'a [String]) -> Self {
+        let long = secrets.iter().filter(|secret| secret.len() >= SECRET_BYTES);
+        Self(long.map(String::as_str).collect())
+    }
+
+    fn text(&self, text: String) -> String {
+        let mut text = text;
+        for secret in &self.0 {
+            // In JSON it may be written otherwise.
+            let quoted = canonical_json(&Value::text(*secret));
+            for form in [secret, &quoted[1..quoted.len() - 1]] {
+                if text.contains(form) {
+                    text = text.replace(form, "***");
+                }
+            }
+        }
+        text
+    }
+
+    fn value(&self, value: &mut Value) {
+        match value {
+            _ if self.0.is_empty() => {}
+            Value::Text(text) => *text = self.text(std::mem::take(text)),
+            Value::List(items) => items.iter_mut().for_each(|item| self.value(item)),
+            Value::Map(entries) => entries.iter_mut().for_each(|(key, value)| {
+                self.value(key);
+                self.value(value);
+            }),
+            _ => {}
+        }
+    }
+}
