@@ -94,6 +94,21 @@ pub(crate) fn lost(error: &EngineError, finished_at_ns: i64) -> Ended {
     }
 }
 
+/// An attempt that we stopped.
+pub(crate) fn cancelled(finished_at_ns: i64) -> Ended {
+    let report = ErrorReport::new("Cancelled", "stopped with the study");
+    Ended {
+        status: Status::Cancelled,
+        verdict: Some(Verdict::Cancelled.name()),
+        stage: "agent",
+        result: None,
+        outcome: json!({"error": report.to_json()}).to_string(),
+        stdout: String::new(),
+        stderr: String::new(),
+        finished_at_ns,
+    }
+}
+
 /// Judges an evaluator's outcome.
 pub(crate) fn judge_evaluation(
     outcome: &Outcome,

@@ -1,9 +1,6 @@
 //! What an evaluator gave, as rows of a table (ST-14; SF-48 under `dre`). Knows nothing of processes.
 
-use fairtrial_exec::value::Value as Data;
-
 use crate::binding::Contract;
-use crate::result::plain;
 use crate::value::Value;
 
 const ROW_KEYS: [&str; 6] = [
@@ -15,7 +12,14 @@ const ROW_KEYS: [&str; 6] = [
     "notes",
 ];
 /// An output's part that DRE's evaluators are given, the first that is there.
-const DRE_PARTS: [&str; 6] = ["candidate", "state", "answer", "solution", "final_answer", "x"];
+const DRE_PARTS: [&str; 6] = [
+    "candidate",
+    "state",
+    "answer",
+    "solution",
+    "final_answer",
+    "x",
+];
 
 /// What an evaluator is given of an output.
 pub(crate) fn input(output: &Value, run: Value, contract: Contract) -> Value {
@@ -26,11 +30,6 @@ pub(crate) fn input(output: &Value, run: Value, contract: Contract) -> Value {
             parts.next().unwrap_or(output).clone()
         }
     }
-}
-
-/// The rows of what a worker sent, or why there are none.
-pub(crate) fn from_data(data: &Data, contract: Contract) -> Result<Value, String> {
-    rows(&plain(data, "")?, contract)
 }
 
 /// The rows of plain data, or why there are none.
@@ -92,10 +91,7 @@ fn given_row((index, item): (usize, &Value)) -> Result<Value, String> {
         Some(Value::Text(text)) => Ok(text.clone()),
         Some(other) => Err(format!("`{name}` of row {index} is {}", other.kind())),
     };
-    let notes = item
-        .get("notes")
-        .cloned()
-        .unwrap_or(Value::Map(Vec::new()));
+    let notes = item.get("notes").cloned().unwrap_or(Value::Map(Vec::new()));
     Ok(full_row(
         &text("evaluator_id", EVALUATOR_ID)?,
         &text("metric_name", "score")?,
@@ -205,7 +201,10 @@ mod tests {
         for (json, expected) in [
             ("3", "score=3"),
             (r#"{"a": 1.5, "b": true}"#, "a=1.5 b=true"),
-            (r#"[{"metric_value": 2}, {"metric_name": "m", "metric_value": 0.5}]"#, "score=2 m=0.5"),
+            (
+                r#"[{"metric_value": 2}, {"metric_name": "m", "metric_value": 0.5}]"#,
+                "score=2 m=0.5",
+            ),
         ] {
             assert_eq!(names(json, Contract::Run).unwrap(), expected);
         }
@@ -213,7 +212,10 @@ mod tests {
             (r#""good""#, "the evaluation is text"),
             ("null", "the evaluation is null"),
             (r#"{"a": "x"}"#, "`a` is text"),
-            (r#"[{"metric_value": "x"}]"#, "`metric_value` of row 0 is text"),
+            (
+                r#"[{"metric_value": "x"}]"#,
+                "`metric_value` of row 0 is text",
+            ),
             (r#"[{"score": 1}]"#, "row 0 has `score`"),
             ("[{}]", "row 0 has no `metric_value`"),
             ("[1]", "row 0 is an integer"),
@@ -230,11 +232,17 @@ mod tests {
             ("3", ""),
             (r#"{"a": 1, "b": "x", "higher_is_better": true}"#, "a=1"),
             (r#"{"value": 2}"#, "score=2"),
-            (r#"[{"metric_name": "m", "metric_value": 0.5}, {"z": false}]"#, "m=0.5 z=false"),
+            (
+                r#"[{"metric_name": "m", "metric_value": 0.5}, {"z": false}]"#,
+                "m=0.5 z=false",
+            ),
         ] {
             assert_eq!(names(json, Contract::Dre).unwrap(), expected);
         }
         let output = parse_value("test", r#"{"x": 1, "answer": 2}"#).unwrap();
-        assert_eq!(canonical_json(&input(&output, Value::Null, Contract::Dre)), "2");
+        assert_eq!(
+            canonical_json(&input(&output, Value::Null, Contract::Dre)),
+            "2"
+        );
     }
 }

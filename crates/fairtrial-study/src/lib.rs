@@ -3,22 +3,33 @@
 //! Reads a study file with every fault and its place, makes the conditions of its design, and walks the runs of its plan.
 //! Starts no process and prints nothing.
 
+mod attempt;
 mod binding;
 mod canonical;
 mod compat;
 mod csv;
+mod describe;
 mod design;
+mod evaluation;
 mod expression;
 mod fault;
+mod identity;
+mod job;
+pub mod journal;
 mod json_text;
 mod load;
 mod moment;
 mod node;
 mod number;
 mod plan;
+mod program;
 mod random;
 mod read;
+mod ready;
+mod recorded;
 mod resolve;
+mod result;
+mod runner;
 mod schema;
 mod study;
 mod value;
@@ -36,9 +47,12 @@ pub use expression::{ErrorKind, Expression, ExpressionError, Scope};
 pub use fault::{Fault, Invalid, Place};
 pub use moment::Moment;
 pub use plan::{
-    Action, ActionCounts, Coverage, Decide, Decision, Fresh, Plan, RunId, RunSpec, Share,
+    Action, ActionCounts, Coverage, Decide, Decision, Fresh, Picker, Plan, RunId, RunSpec, Share,
 };
 pub use random::Random;
+pub use ready::Ready;
+pub use recorded::{Changed, Recorded, Wishes};
+pub use runner::{End, Site, Stop, Tally, run};
 pub use study::{
     Bindings, Block, Constraint, Factor, FailurePolicy, FailureTrigger, Level, OrderPolicy,
     OrderSpec, RunBudget, Sample, SeedPolicy, Study,

@@ -5,6 +5,7 @@ mod coverage;
 mod decision;
 mod json;
 mod order;
+mod pick;
 mod run_spec;
 mod select;
 mod table;
@@ -23,6 +24,7 @@ use crate::value::Value;
 
 pub use coverage::{Coverage, Share};
 pub use decision::{Action, ActionCounts, Decide, Decision, Fresh};
+pub use pick::Picker;
 pub use run_spec::{RunId, RunSpec};
 use select::Selection;
 use walk::{Cast, Step, Walk};
@@ -122,6 +124,12 @@ impl<'s> Plan<'s> {
         let mut hasher = run_spec::Hasher::new(self);
         let steps = self.steps().enumerate();
         steps.map(move |(index, step)| hasher.run(&step, index, self.order[index]))
+    }
+
+    /// Makes runs by their places.
+    #[must_use]
+    pub fn picker(&self) -> Picker<'_> {
+        Picker::new(self)
     }
 
     /// The indexes of runs in the order in which they are to start.

@@ -221,7 +221,7 @@ pub(crate) fn hashed_files(
         let whole = directory.join(pattern).display().to_string();
         let invalid = |error| (PathBuf::from(pattern), std::io::Error::other(error));
         for path in glob::glob(&whole).map_err(|error| invalid(error.to_string()))? {
-            let path = path.map_err(|error| (error.path().to_owned(), error.into_error()))?;
+            let path = path.map_err(|error| (error.path().to_owned(), error.into()))?;
             if path.is_file() {
                 let bytes = std::fs::read(&path).map_err(|error| (path.clone(), error))?;
                 let name = path.strip_prefix(directory).unwrap_or(&path);

@@ -61,11 +61,6 @@ pub(crate) enum NoResult {
     Bad(String),
 }
 
-/// A result from what a worker sent.
-pub(crate) fn from_data(data: &Data) -> Result<RunResult, NoResult> {
-    parse(&plain(data, "").map_err(NoResult::Bad)?)
-}
-
 /// A result from plain data.
 pub(crate) fn parse(value: &Value) -> Result<RunResult, NoResult> {
     let Value::Map(entries) = value else {
@@ -325,9 +320,15 @@ mod tests {
             (r#"{"outputs": {}}"#, "output"),
             (r#"{"output": 3}"#, "`output` is an integer, not a mapping"),
             (r#"{"output": {}, "ok": 1}"#, "`ok` is an integer"),
-            (r#"{"output": {}, "metrics": {"a": []}}"#, "`metrics.a` is a list"),
+            (
+                r#"{"output": {}, "metrics": {"a": []}}"#,
+                "`metrics.a` is a list",
+            ),
             (r#"{"output": {}, "events": {}}"#, "`events` is a mapping"),
-            (r#"{"output": {}, "trace_refs": [1]}"#, "`trace_refs` is an integer"),
+            (
+                r#"{"output": {}, "trace_refs": [1]}"#,
+                "`trace_refs` is an integer",
+            ),
             (r#"{"text": 1}"#, "`text` is an integer"),
         ] {
             let NoResult::Bad(message) = parsed(json).unwrap_err() else {
@@ -341,9 +342,10 @@ mod tests {
             Data::List(vec![Data::Set(Vec::new())]),
         )]);
         assert_eq!(
-            from_data(&data(inner)).unwrap_err(),
-            NoResult::Bad(
-                "`output.x[0]` is a set: results are numbers, texts, booleans, lists and mappings".into()
+            plain(&data(inner), "").unwrap_err(),
+            String::from(
+                "`output.x[0]` is a set: results are numbers, texts, booleans, lists and mappings"
+                    .into()
             )
         );
     }

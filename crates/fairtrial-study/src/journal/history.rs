@@ -10,14 +10,16 @@ impl RunKey {
     /// Of `run-<12 hex>`; none of any other text.
     pub fn parse(run_id: &str) -> Option<Self> {
         let digits = run_id.strip_prefix("run-")?;
-        if digits.len() != 12 || !digits.is_ascii() {
+        if digits.len() != 12 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;
         }
-        let mut key = [0; 6];
-        for (place, byte) in key.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&digits[2 * place..2 * place + 2], 16).ok()?;
-        }
-        Some(Self(key))
+        u64::from_str_radix(digits, 16).ok().map(Self::of)
+    }
+
+    /// Of the digits as a number.
+    fn of(number: u64) -> Self {
+        let [_, _, key @ ..] = number.to_be_bytes();
+        Self(key)
     }
 }
 
@@ -37,9 +39,25 @@ pub struct Past {
     shown_start: u32,
     /// The last start.
     last_start: u32,
+    /// The first digits of what the shown start was.
+    identity: [u8; 8],
+}
+
+/// The part of an identity's text that is a hash of all of it: enough to see that nothing changed.
+fn digits_of(identity: &str) -> [u8; 8] {
+    let hash = identity.split(':').nth(1).unwrap_or_default();
+    let number = hash
+        .get(..16)
+        .and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    number.unwrap_or_default().to_be_bytes()
 }
 
 impl Past {
+    /// Whether the shown start was this.
+    pub fn is_same(&self, identity: &str) -> bool {
+        self.shown.is_some() && self.identity == digits_of(identity)
+    }
+
     /// The attempt that tables show, and how it ended (ST-70).
     pub fn shown(&self) -> Option<(StartId, Status)> {
         self.shown
@@ -65,7 +83,7 @@ pub struct History {
 
 impl History {
     /// Adds a start and its end, in the order of starts.
-    pub(super) fn add(&mut self, key: RunKey, start: StartId, end: Option<Status>) {
+    pub(super) fn add(&mut self, key: RunKey, start: StartId, identity: &str, end: Option<Status>) {
         let start = u32::try_from(start.0).unwrap_or(u32::MAX);
         let status = end.unwrap_or(Status::Lost);
         self.starts += 1;
@@ -79,6 +97,7 @@ impl History {
             last: status,
             shown_start: if is_own { start } else { 0 },
             last_start: start,
+            identity: digits_of(identity),
         });
     }
 
@@ -95,6 +114,7 @@ impl History {
                 if later.shown.is_some() {
                     earlier.shown = later.shown;
                     earlier.shown_start = later.shown_start;
+                    earlier.identity = later.identity;
                 }
             }
             is_same
@@ -104,7 +124,15 @@ impl History {
 
     /// What became of a run, if it ever began.
     pub fn of(&self, run_id: &str) -> Option<&Past> {
-        let key = RunKey::parse(run_id)?;
+        self.at(RunKey::parse(run_id)?)
+    }
+
+    /// As [`History::of`], by the digits of the id as a number.
+    pub(crate) fn find(&self, number: u64) -> Option<&Past> {
+        self.at(RunKey::of(number))
+    }
+
+    fn at(&self, key: RunKey) -> Option<&Past> {
         let place = self.runs.binary_search_by_key(&key, |past| past.key).ok()?;
         Some(&self.runs[place])
     }
@@ -128,7 +156,12 @@ mod tests {
         let mut history = History::default();
         for (number, (run, end)) in ends.iter().enumerate() {
             let start = StartId(number as i64 + 1);
-            history.add(RunKey::parse(run).unwrap(), start, *end);
+            history.add(
+                RunKey::parse(run).unwrap(),
+                start,
+                "1:0011223344556677:a",
+                *end,
+            );
         }
         history.seal();
         history
@@ -151,6 +184,7 @@ mod tests {
             (3, 1, Status::Lost)
         );
         assert_eq!(past.last_start(), StartId(4));
+        assert!(past.is_same("1:0011223344556677:b") && !past.is_same("1:0011223344556678:a"));
         assert_eq!(history.of(b).unwrap().shown(), None);
         assert_eq!((history.starts, history.lost, history.len()), (4, 2, 2));
         assert!(history.of("run-0000000000cc").is_none());
@@ -158,7 +192,7 @@ mod tests {
 
     /// ST-89
     #[test]
-    fn a_run_takes_24_bytes() {
-        assert!(size_of::<Past>() <= 24, "{}", size_of::<Past>());
+    fn a_run_takes_28_bytes() {
+        assert!(size_of::<Past>() <= 28, "{}", size_of::<Past>());
     }
 }

@@ -165,7 +165,7 @@ impl Reader {
         let mut history = History::default();
         self.ask(|database| {
             let mut query = database.prepare(
-                "SELECT starts.id, starts.run_id, finishes.status FROM starts LEFT JOIN finishes USING (id)
+                "SELECT starts.id, starts.run_id, finishes.status, starts.identity FROM starts LEFT JOIN finishes USING (id)
                  ORDER BY starts.id",
             )?;
             let mut rows = query.query([])?;
@@ -173,7 +173,8 @@ impl Reader {
                 let Some(key) = RunKey::parse(row.get_ref(1)?.as_str()?) else {
                     continue; // of a plan with other ids; it is nobody's
                 };
-                history.add(key, StartId(row.get(0)?), status(row, 2)?);
+                let identity = row.get_ref(3)?.as_str()?;
+                history.add(key, StartId(row.get(0)?), identity, status(row, 2)?);
             }
             Ok(())
         })?;

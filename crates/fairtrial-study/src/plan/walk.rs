@@ -190,3 +190,29 @@ impl<'p> Iterator for Walk<'p> {
         Some(step)
     }
 }
+
+/// The `nth` run of a condition, as [`Walk`] has it.
+pub(super) fn step_at<'p>(
+    design: &'p Design,
+    cast: &'p Cast,
+    condition: usize,
+    nth: u64,
+) -> Step<'p> {
+    let condition = design.condition(condition);
+    let pick = |names: &[&str], listed: &'p [Actor], at: u64| match cast.chosen(condition, names) {
+        Some(actor) => (Chosen::Own(actor.into()), at),
+        None => {
+            let count = listed.len() as u64;
+            let place = (at % count) as usize;
+            (Chosen::Listed(place, &listed[place]), at / count)
+        }
+    };
+    let (problem, rest) = pick(&PROBLEM_FACTORS, &cast.problems, nth);
+    let (agent, rest) = pick(&AGENT_FACTORS, &cast.agents, rest);
+    Step {
+        condition,
+        replicate: rest as u32 + 1,
+        agent,
+        problem,
+    }
+}

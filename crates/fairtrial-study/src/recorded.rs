@@ -1,0 +1,174 @@
+//! What is to be done with each run, by what a journal recorded (ST-66 to ST-71).
+
+use std::collections::HashSet;
+
+use crate::journal::{History, JournalError, Past, Reader, Status};
+use crate::plan::{Action, Decide, Decision, Plan, RunSpec};
+use crate::ready::Ready;
+
+/// What the user wants done with what is there.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// Statuses that are run again.
+    pub retry: Vec<Status>,
+    /// Only these runs are retried; all if there are none.
+    pub retry_runs: HashSet<String>,
+    /// Only runs of these conditions are retried; all if there are none.
+    pub retry_conditions: HashSet<String>,
+    /// What to do with successes whose study changed.
+    pub changed: Changed,
+    /// Accepted changes: `agent:ID`, `problem:ID`, `terms`, `seed`.
+    pub accepted: HashSet<String>,
+}
+
+/// What to do with successes whose study changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Changed {
+    /// Refuse to go on.
+    #[default]
+    Refuse,
+    /// Run them again.
+    Rerun,
+    /// Take them as they are.
+    Accept,
+}
+
+/// Decides by a journal.
+pub struct Recorded<'r> {
+    history: &'r History,
+    reader: &'r Reader,
+    ready: &'r Ready,
+    wishes: &'r Wishes,
+    orphans: u64,
+}
+
+impl<'r> Recorded<'r> {
+    /// Reads what is recorded of the plan's runs.
+    pub fn new(
+        plan: &Plan<'_>,
+        history: &'r History,
+        reader: &'r Reader,
+        ready: &'r Ready,
+        wishes: &'r Wishes,
+    ) -> Self {
+        let planned = plan
+            .runs()
+            .filter(|run| history.find(run.run_id.number()).is_some())
+            .count();
+        Self {
+            history,
+            reader,
+            ready,
+            wishes,
+            orphans: (history.len() - planned) as u64,
+        }
+    }
+
+    /// What became of a run, if it ever began.
+    pub(crate) fn past(&self, run: &RunSpec<'_>) -> Option<&Past> {
+        self.history.find(run.run_id.number())
+    }
+
+    /// As [`Decide::decide`], and why it could not be.
+    pub fn look(&self, run: &RunSpec<'_>) -> Result<Decision, JournalError> {
+        let decision = |action, reason: &str| Decision {
+            action,
+            reason: reason.to_owned(),
+        };
+        let Some(past) = self.history.find(run.run_id.number()) else {
+            return Ok(decision(Action::Run, "new"));
+        };
+        let Some((start, status)) = past.shown() else {
+            return Ok(decision(Action::Run, past.last.name()));
+        };
+        let Some(identity) = self.ready.identity(run) else {
+            return Ok(decision(Action::Reuse, "finished"));
+        };
+        if status == Status::Success && !past.is_same(identity.text()) {
+            let row = self.reader.start(start)?;
+            let (then, seed) = row.map_or((String::new(), 0), |row| (row.identity, row.seed));
+            if let Some(difference) = identity.difference(&then, run.seed.into(), seed) {
+                return Ok(self.changed(run, difference));
+            }
+        }
+        if status != Status::Success && (self.is_retried(run, status) || self.is_setup(past)?) {
+            return Ok(decision(Action::Rerun, "retry requested"));
+        }
+        if status == Status::Success
+            && let Some(reason) = self.evaluates(run, past)?
+        {
+            return Ok(decision(Action::Evaluate, reason));
+        }
+        Ok(decision(Action::Reuse, "finished"))
+    }
+
+    fn changed(&self, run: &RunSpec<'_>, difference: String) -> Decision {
+        let wishes = self.wishes;
+        let what = difference.split(' ').next().unwrap_or_default();
+        let named = match what {
+            "agent" => format!("agent:{}", run.agent_id().to_str()),
+            "problem" => format!("problem:{}", run.problem_id().to_str()),
+            other => other.to_owned(),
+        };
+        if wishes.changed == Changed::Accept || wishes.accepted.contains(&named) {
+            return Decision {
+                action: Action::Reuse,
+                reason: format!("accepted: {difference}"),
+            };
+        }
+        Decision {
+            action: Action::Rerun,
+            reason: difference,
+        }
+    }
+
+    fn is_retried(&self, run: &RunSpec<'_>, status: Status) -> bool {
+        let wishes = self.wishes;
+        let is_chosen =
+            |chosen: &HashSet<String>, id: String| chosen.is_empty() || chosen.contains(&id);
+        wishes.retry.contains(&status)
+            && is_chosen(&wishes.retry_runs, run.run_id.to_string())
+            && is_chosen(&wishes.retry_conditions, run.condition.id().to_string())
+    }
+
+    /// What failed before the agent could begin is always run again (ST-68).
+    fn is_setup(&self, past: &Past) -> Result<bool, JournalError> {
+        let Some((start, _)) = past.shown() else {
+            return Ok(false);
+        };
+        let finish = self.reader.finish(start)?;
+        Ok(finish.is_some_and(|finish| finish.stage == "setup"))
+    }
+
+    /// Why a success has to be evaluated, if it has.
+    fn evaluates(
+        &self,
+        run: &RunSpec<'_>,
+        past: &Past,
+    ) -> Result<Option<&'static str>, JournalError> {
+        let (Some(evaluator), Some((start, _))) =
+            (&self.ready.problem(run).evaluator, past.shown())
+        else {
+            return Ok(None);
+        };
+        Ok(match self.reader.evaluation(start)? {
+            None => Some("not evaluated"),
+            Some(row) if row.evaluator_sha256 != evaluator.sha256 => Some("evaluator changed"),
+            Some(row) if row.status != "ok" => Some("evaluation failed"),
+            Some(_) => None,
+        })
+    }
+}
+
+impl Decide for Recorded<'_> {
+    fn decide(&self, run: &RunSpec<'_>) -> Decision {
+        self.look(run).unwrap_or_else(|error| Decision {
+            action: Action::Run,
+            reason: format!("its record cannot be read: {error}"),
+        })
+    }
+
+    fn orphans(&self) -> u64 {
+        self.orphans
+    }
+}

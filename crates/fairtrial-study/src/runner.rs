@@ -1,0 +1,214 @@
+//! The loop over a backend: which run is next, how many at once, when to stop. What a run does is in `job.rs`.
+
+use std::sync::Arc;
+
+use fairtrial_exec::Backend;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::job::{Job, JobEnd, Tools};
+use crate::journal::{Journal, JournalError, Status};
+use crate::plan::{Action, Decision, Picker, Plan};
+use crate::ready::Ready;
+use crate::recorded::Recorded;
+use crate::study::{FailurePolicy, FailureTrigger};
+
+/// Whether runs go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// They do.
+    No,
+    /// None starts any more; those that run finish.
+    Drain,
+    /// None starts any more; those that run are stopped, and recorded as cancelled.
+    Cancel,
+}
+
+/// Why the loop ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Everything that was to do is done.
+    Finished,
+    /// The policy on failures struck.
+    Stopped,
+    /// Somebody asked for it.
+    Interrupted,
+}
+
+/// What became of the runs of one invocation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Of the plan.
+    pub planned: u64,
+    /// Taken from the record.
+    pub reused: u64,
+    /// Ended, by [`Status`] in the order of [`Status::ALL`].
+    pub ended: [u64; 7],
+    /// Successes after a retry.
+    pub retried: u64,
+    /// Evaluations that did not go well.
+    pub evaluations_failed: u64,
+    /// Under way.
+    pub running: u64,
+}
+
+impl Tally {
+    /// Runs that ended so.
+    #[must_use]
+    pub fn of(&self, status: Status) -> u64 {
+        self.ended[status as usize]
+    }
+
+    /// Runs that ended, whatever way.
+    #[must_use]
+    pub fn all_ended(&self) -> u64 {
+        self.ended.iter().sum()
+    }
+
+    /// Runs that count as failures (ST-51).
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        let failures = Status::ALL.into_iter().filter(|status| status.is_failure());
+        failures.map(|status| self.of(status)).sum()
+    }
+
+    fn count(&mut self, end: &JobEnd) {
+        self.ended[end.status as usize] += 1;
+        self.retried += u64::from(end.status == Status::Success && end.tries > 1);
+        self.evaluations_failed += u64::from(end.evaluation_failed);
+    }
+}
+
+/// Runs what is to be run. `told` hears of every end; `stop` is watched throughout.
+pub async fn run<B: Backend + 'static>(
+    site: &Site<'_, B>,
+    mut stop: watch::Receiver<Stop>,
+    mut told: impl FnMut(&Tally),
+) -> Result<(End, Tally), Arc<JournalError>> {
+    let policy = &site.plan.study.on_failure;
+    let (own_stop, halt) = watch::channel(Stop::No);
+    let tools = Tools {
+        backend: Arc::clone(&site.backend),
+        journal: Arc::clone(&site.journal),
+        invocation: site.invocation,
+        stop: halt,
+    };
+    let mut todo = Todo::new(site);
+    let mut running = JoinSet::new();
+    let mut tally = Tally {
+        planned: site.plan.len(),
+        ..Tally::default()
+    };
+    let mut end = End::Finished;
+    loop {
+        while *own_stop.borrow() == Stop::No && running.len() < site.workers {
+            let Some((job, decision)) = todo.next(&mut tally)? else {
+                break;
+            };
+            running.spawn(job.perform(tools.clone(), decision));
+        }
+        tally.running = running.len() as u64;
+        tokio::select! {
+            biased;
+            Ok(()) = stop.changed(), if end != End::Interrupted => {
+                end = End::Interrupted;
+                own_stop.send_replace(*stop.borrow_and_update());
+            }
+            joined = running.join_next() => match joined {
+                None => break,
+                Some(Ok(result)) => {
+                    let job_end = match result {
+                        Ok(job_end) => job_end,
+                        Err(error) => return fail(&own_stop, running, error).await,
+                    };
+                    tally.count(&job_end);
+                    tally.running = running.len() as u64;
+                    told(&tally);
+                    if end == End::Finished && strikes(policy, &tally) {
+                        end = End::Stopped;
+                        own_stop.send_replace(if policy.drain { Stop::Drain } else { Stop::Cancel });
+                    }
+                }
+                // A task of ours that panicked: the record says that its run began and no more.
+                Some(Err(_)) => tally.ended[Status::Lost as usize] += 1,
+            },
+        }
+    }
+    Ok((end, tally))
+}
+
+/// The journal cannot be written any more: what runs is stopped, since nobody would know how it ended.
+async fn fail<T: 'static, R>(
+    stop: &watch::Sender<Stop>,
+    mut running: JoinSet<T>,
+    error: Arc<JournalError>,
+) -> Result<R, Arc<JournalError>> {
+    stop.send_replace(Stop::Cancel);
+    while running.join_next().await.is_some() {}
+    Err(error)
+}
+
+/// Whether the policy on failures strikes (ST-51).
+fn strikes(policy: &FailurePolicy, tally: &Tally) -> bool {
+    let failures = tally.failures();
+    match policy.trigger {
+        FailureTrigger::Never => false,
+        FailureTrigger::After(most) => failures >= most,
+        FailureTrigger::Above { fraction, min_runs } => {
+            let ended = tally.of(Status::Success) + failures;
+            ended >= min_runs && failures as f64 > fraction * ended as f64
+        }
+    }
+}
+
+/// Everything the loop works with.
+pub struct Site<'s, B> {
+    /// What is planned.
+    pub plan: &'s Plan<'s>,
+    /// Its programs.
+    pub ready: &'s Ready,
+    /// What is recorded.
+    pub recorded: &'s Recorded<'s>,
+    /// Where it is recorded.
+    pub journal: Arc<Journal>,
+    /// Who runs it.
+    pub backend: Arc<B>,
+    /// How many at once.
+    pub workers: usize,
+    /// This invocation's number.
+    pub invocation: i64,
+}
+
+/// The runs that are to be run, in their order, each decided upon as its turn comes.
+struct Todo<'s, B> {
+    site: &'s Site<'s, B>,
+    picker: Picker<'s>,
+    order: std::vec::IntoIter<u32>,
+}
+
+impl<'s, B> Todo<'s, B> {
+    fn new(site: &'s Site<'s, B>) -> Self {
+        Self {
+            site,
+            picker: site.plan.picker(),
+            order: site.plan.run_order().into_iter(),
+        }
+    }
+
+    fn next(&mut self, tally: &mut Tally) -> Result<Option<(Job, Decision)>, Arc<JournalError>> {
+        let site = self.site;
+        for index in self.order.by_ref() {
+            let run = self.picker.run(index);
+            let decision = site.recorded.look(&run).map_err(Arc::new)?;
+            if decision.action == Action::Reuse {
+                tally.reused += 1;
+                continue;
+            }
+            let past = site.recorded.past(&run);
+            if let Some(job) = Job::new(site.ready, &run, past, decision.action) {
+                return Ok(Some((job, decision)));
+            }
+        }
+        Ok(None)
+    }
+}
