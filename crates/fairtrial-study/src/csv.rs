@@ -35,6 +35,11 @@ impl<W: Write> CsvWriter<W> {
         self.line(&cells)
     }
 
+    /// What it wrote to.
+    pub(crate) fn into_inner(self) -> W {
+        self.out
+    }
+
     /// Everything written so far reaches the file.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()

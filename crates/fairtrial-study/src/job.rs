@@ -278,11 +278,9 @@ impl Job {
         tools: &mut Tools<B>,
         start: StartId,
     ) -> Result<JobEnd, Arc<JournalError>> {
-        let finish = tools
-            .journal
-            .reader()
-            .and_then(|reader| reader.finish(start));
-        let finish = finish.map_err(Arc::new)?;
+        let reader = tools.journal.reader().map_err(Arc::new)?;
+        let finish = reader.finish(start).map_err(Arc::new)?;
+        let before = reader.evaluation(start).map_err(Arc::new)?;
         let result = finish
             .and_then(|finish| finish.result)
             .and_then(|text| parse_value("result", &text).ok())

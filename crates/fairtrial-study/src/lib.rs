@@ -6,6 +6,7 @@
 mod attempt;
 mod binding;
 mod canonical;
+mod clock;
 mod compat;
 mod csv;
 mod describe;
@@ -13,9 +14,11 @@ mod design;
 mod evaluation;
 mod expression;
 mod fault;
+mod files;
 mod identity;
 mod job;
 pub mod journal;
+mod json_out;
 mod json_text;
 mod load;
 mod moment;
@@ -29,11 +32,14 @@ mod ready;
 mod recorded;
 mod resolve;
 mod result;
+mod run_record;
 mod runner;
 mod schema;
 mod study;
+mod tables;
 mod value;
 mod yaml;
+mod yaml_out;
 
 pub use binding::{Binding, Contract, EntryPoint, Packet, Terms};
 pub use canonical::{canonical_json, sha256_hex, stable_id};
@@ -52,9 +58,11 @@ pub use plan::{
 pub use random::Random;
 pub use ready::Ready;
 pub use recorded::{Changed, Recorded, Wishes};
+pub use run_record::RunRecord;
 pub use runner::{End, Site, Stop, Tally, run};
 pub use study::{
     Bindings, Block, Constraint, Factor, FailurePolicy, FailureTrigger, Level, OrderPolicy,
     OrderSpec, RunBudget, Sample, SeedPolicy, Study,
 };
+pub use tables::{Export, ExportError, ExportOptions};
 pub use value::Value;

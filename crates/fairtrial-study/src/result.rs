@@ -343,10 +343,7 @@ mod tests {
         )]);
         assert_eq!(
             plain(&data(inner), "").unwrap_err(),
-            String::from(
-                "`output.x[0]` is a set: results are numbers, texts, booleans, lists and mappings"
-                    .into()
-            )
+            "`output.x[0]` is a set: results are numbers, texts, booleans, lists and mappings"
         );
     }
 
