@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+mod run;
 mod study;
 
 use clap::error::{ContextKind, ErrorKind};
@@ -11,6 +12,9 @@ use fairtrial_exec::Sandbox;
 
 use crate::failure::Failure;
 
+pub(crate) use run::{
+    AgainArgs, ExportArgs, HowArgs, ResumeArgs, RetryArgs, RunArgs, StatusArgs, statuses,
+};
 pub(crate) use study::{DesignArgs, PlanArgs};
 
 /// Runs candidate programs nobody vouches for, each in its own process, and says what they did
@@ -30,6 +34,11 @@ pub(crate) enum Command {
     Exec(Box<ExecArgs>),
     Batch(BatchArgs),
     Plan(PlanArgs),
+    Run(Box<RunArgs>),
+    Resume(ResumeArgs),
+    Retry(RetryArgs),
+    Status(StatusArgs),
+    Export(ExportArgs),
     Design(Box<DesignArgs>),
     Doctor(DoctorArgs),
 }

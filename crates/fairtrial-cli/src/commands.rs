@@ -4,7 +4,10 @@ mod batch;
 mod design;
 mod doctor;
 mod exec;
+mod export;
 mod plan;
+mod run;
+mod status;
 
 use crate::args::{Cli, Command};
 use crate::exit_code::ExitCode;
@@ -16,6 +19,11 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Exec(args) => exec::run(&args),
         Command::Batch(args) => batch::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Resume(args) => run::resume(&args),
+        Command::Retry(args) => run::retry(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Export(args) => export::run(&args),
         Command::Design(args) => design::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     }

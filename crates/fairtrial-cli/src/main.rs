@@ -11,10 +11,12 @@ mod interrupt;
 mod json;
 mod output;
 mod progress;
+mod provenance;
 mod record;
 mod reorder;
 mod show;
 mod spool;
+mod study_progress;
 mod terminal;
 
 fn main() -> std::process::ExitCode {

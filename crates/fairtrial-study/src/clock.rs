@@ -1,5 +1,25 @@
 //! Times as tables show them.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Nanoseconds since 1970.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a record says when; durations are the engine's, by its own clock"
+)]
+pub(crate) fn now_ns() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Now, in whole seconds UTC.
+#[must_use]
+pub fn now_text() -> String {
+    time_text(now_ns(), Precision::Seconds)
+}
+
 /// How finely a time is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Precision {

@@ -1,7 +1,7 @@
 //! One run: attempt after attempt, each recorded as it begins and as it ends, then its evaluation.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use fairtrial_exec::{Backend, Call, EngineError, Outcome};
 use num_bigint::BigInt;
@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 use crate::attempt::{self, Ended, Evaluated};
 use crate::binding::Contract;
 use crate::canonical::canonical_json;
+use crate::clock::now_ns;
 use crate::evaluation;
 use crate::journal::{
     Decision as DecisionRecord, Evaluation, Finish, Journal, JournalError, Past, Record, Start,
@@ -342,11 +343,4 @@ async fn commit(journal: &Journal, records: Vec<Record>) -> Result<(), Arc<Journ
         _ = sender.send(result); // whoever waited may be gone
     });
     committed.await.unwrap_or_else(|_| journal.sync())
-}
-
-pub(crate) fn now_ns() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -12,6 +12,7 @@ mod csv;
 mod describe;
 mod design;
 mod evaluation;
+mod execute;
 mod expression;
 mod fault;
 mod files;
@@ -35,6 +36,7 @@ mod result;
 mod run_record;
 mod runner;
 mod schema;
+mod standing;
 mod study;
 mod tables;
 mod value;
@@ -43,12 +45,14 @@ mod yaml_out;
 
 pub use binding::{Binding, Contract, EntryPoint, Packet, Terms};
 pub use canonical::{canonical_json, sha256_hex, stable_id};
+pub use clock::now_text;
 pub use compat::Compat;
 pub use csv::CsvWriter;
 pub use design::{
     Condition, ConditionId, Design, DesignKind, DesignSpec, DesignTable, RuleCaller, TableRequest,
     TableSummary,
 };
+pub use execute::{ExecuteError, Mode, Request, Summary, execute};
 pub use expression::{ErrorKind, Expression, ExpressionError, Scope};
 pub use fault::{Fault, Invalid, Place};
 pub use moment::Moment;
@@ -60,6 +64,7 @@ pub use ready::Ready;
 pub use recorded::{Changed, Recorded, Wishes};
 pub use run_record::RunRecord;
 pub use runner::{End, Site, Stop, Tally, run};
+pub use standing::Standing;
 pub use study::{
     Bindings, Block, Constraint, Factor, FailurePolicy, FailureTrigger, Level, OrderPolicy,
     OrderSpec, RunBudget, Sample, SeedPolicy, Study,

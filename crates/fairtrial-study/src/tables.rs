@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use num_bigint::BigInt;
 
 use crate::canonical::canonical_json;
-use crate::clock::{Precision, time_text};
+use crate::clock::{Precision, now_ns, time_text};
 use crate::compat::Compat;
 use crate::csv::CsvWriter;
 use crate::files::{Whole, write_whole};
@@ -51,6 +51,17 @@ pub struct ExportOptions {
     pub generated_at_ns: i64,
     /// The study file as it was given.
     pub input: Vec<u8>,
+}
+
+impl ExportOptions {
+    /// Options of an export that is made now.
+    #[must_use]
+    pub fn now() -> Self {
+        Self {
+            generated_at_ns: now_ns(),
+            ..Self::default()
+        }
+    }
 }
 
 /// Everything that is exported.

@@ -1,5 +1,6 @@
 //! Reading a journal, beside its writer or without one.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -221,6 +222,32 @@ impl Reader {
                 })
             };
             query.query_row([id.0], row).optional()
+        })
+    }
+
+    /// The starts whose last evaluation did not go well.
+    pub fn failed_evaluations(&self) -> Result<HashSet<StartId>, JournalError> {
+        self.ask(|database| {
+            let mut query = database.prepare(
+                "SELECT start FROM evaluations WHERE id IN (SELECT max(id) FROM evaluations GROUP BY start)
+                 AND status <> 'ok'",
+            )?;
+            query
+                .query_map([], |row| row.get(0).map(StartId))?
+                .collect()
+        })
+    }
+
+    /// Ends a second, of the last invocation.
+    pub fn rate(&self) -> Result<Option<f64>, JournalError> {
+        self.ask(|database| {
+            let query = "SELECT count(*), max(finished_at_ns) - min(started_at_ns) FROM finishes JOIN starts USING (id)
+                         WHERE invocation = (SELECT max(id) FROM invocations)";
+            database.query_row(query, [], |row| {
+                let (count, span): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
+                let seconds = span.filter(|ns| *ns > 0).map(|ns| ns as f64 / 1e9);
+                Ok(seconds.map(|seconds| count as f64 / seconds))
+            })
         })
     }
 

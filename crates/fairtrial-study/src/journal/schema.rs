@@ -20,6 +20,7 @@ CREATE TABLE starts (
     invocation INTEGER NOT NULL, plan_index INTEGER NOT NULL, order_index INTEGER NOT NULL, seed INTEGER NOT NULL,
     identity TEXT NOT NULL, started_at_ns INTEGER NOT NULL
 );
+CREATE INDEX starts_of_run ON starts (run_id);
 CREATE TABLE finishes (
     id INTEGER PRIMARY KEY, run_id TEXT NOT NULL, seq INTEGER NOT NULL, status TEXT NOT NULL, verdict TEXT,
     stage TEXT NOT NULL, finished_at_ns INTEGER NOT NULL, outcome TEXT NOT NULL, result TEXT,

@@ -1,0 +1,181 @@
+//! The flags of the commands that run studies and work on their directories.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use fairtrial_study::Compat;
+use fairtrial_study::journal::Status;
+
+/// Run a study: every planned run that its directory does not hold yet
+///
+/// Exit codes: 0 all runs are well; 3 finished, but some are not; 130 interrupted: what ran was stopped and recorded,
+/// and `fairtrial resume DIR` goes on.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fairtrial run study.yaml -j 4
+  fairtrial run study.yaml --resume
+  fairtrial run study.yaml --out results/first --fresh")]
+pub(crate) struct RunArgs {
+    /// Study file: YAML or JSON
+    #[arg(value_name = "STUDY")]
+    pub(crate) study: PathBuf,
+    /// Where results go [default: the file's `output_dir`, else artifacts/<study_id>]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Go on with what the directory holds
+    #[arg(long, conflicts_with = "fresh")]
+    pub(crate) resume: bool,
+    /// Move what the directory holds aside, and begin anew
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Whose rules hold: native or dre-0.2 [default: as the file says]
+    #[arg(long, value_name = "MODE", value_parser = str::parse::<Compat>)]
+    pub(crate) compat: Option<Compat>,
+    #[command(flatten)]
+    pub(crate) how: HowArgs,
+    #[command(flatten)]
+    pub(crate) again: AgainArgs,
+}
+
+/// Go on with the study that a directory holds
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// The study's directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    #[command(flatten)]
+    pub(crate) how: HowArgs,
+    #[command(flatten)]
+    pub(crate) again: AgainArgs,
+}
+
+/// Run failed runs again, and nothing else but what never ran
+#[derive(Debug, Args)]
+pub(crate) struct RetryArgs {
+    /// The study's directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// Which: failed, timeout, memory, crashed, or all
+    #[arg(
+        long,
+        value_name = "STATUS,…",
+        default_value = "all",
+        value_delimiter = ','
+    )]
+    pub(crate) status: Vec<String>,
+    /// Only this run; may be given again
+    #[arg(long = "run", value_name = "ID")]
+    pub(crate) runs: Vec<String>,
+    /// Only runs of this condition; may be given again
+    #[arg(long = "condition", value_name = "ID")]
+    pub(crate) conditions: Vec<String>,
+    #[command(flatten)]
+    pub(crate) how: HowArgs,
+}
+
+/// How runs are run.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Running")]
+pub(crate) struct HowArgs {
+    /// Runs at a time [default: the study's `parallelism`, else the usable CPUs]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) jobs: Option<u64>,
+    /// Show no progress
+    #[arg(long)]
+    pub(crate) no_progress: bool,
+    /// Runs and evaluations that may fail without exit code 3: a number or a percentage
+    #[arg(long, value_name = "N|P%", value_parser = allowance)]
+    pub(crate) allow_failures: Option<Allowance>,
+}
+
+/// What is done with runs that are there already.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Runs that are there already")]
+pub(crate) struct AgainArgs {
+    /// Run those again that ended so: failed, timeout, memory, crashed, or all
+    #[arg(long, value_name = "STATUS,…", value_delimiter = ',')]
+    pub(crate) retry: Vec<String>,
+    /// `changed`: run successes again whose seed, agent, terms or problem changed
+    #[arg(long, value_name = "changed", value_parser = ["changed"])]
+    pub(crate) rerun: Option<String>,
+    /// Keep successes although something changed: changed (all), agent:ID, problem:ID, terms, seed
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) accept: Vec<String>,
+}
+
+/// Show how a study stands
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// The study's directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Write a study's tables from its journal
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The study's directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// Where the tables go [default: DIR]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: Option<PathBuf>,
+    /// Formats beside the CSV tables: dre (checkpoints that DRE resumes from)
+    #[arg(long, value_name = "F,…", value_delimiter = ',', value_parser = ["csv", "dre"])]
+    pub(crate) format: Vec<String>,
+    /// Blank times, durations and places, so that equal studies give equal bytes
+    #[arg(long)]
+    pub(crate) mask_volatile: bool,
+}
+
+/// How much may fail.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Allowance {
+    Count(u64),
+    Percent(f64),
+}
+
+impl Allowance {
+    /// Whether so many of all runs are within it.
+    pub(crate) fn covers(self, unwell: u64, planned: u64) -> bool {
+        match self {
+            Self::Count(most) => unwell <= most,
+            Self::Percent(most) => unwell as f64 <= planned as f64 * most / 100.0,
+        }
+    }
+}
+
+fn allowance(text: &str) -> Result<Allowance, String> {
+    let wrong = || "expected a number such as 3, or a percentage such as 5%".to_owned();
+    match text.strip_suffix('%') {
+        Some(number) => match number.parse() {
+            Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Allowance::Percent(percent)),
+            _ => Err(wrong()),
+        },
+        None => text.parse().map(Allowance::Count).map_err(|_| wrong()),
+    }
+}
+
+/// The statuses that words name.
+pub(crate) fn statuses(words: &[String]) -> Result<Vec<Status>, String> {
+    let mut found = Vec::new();
+    for word in words {
+        if word == "all" {
+            found.extend(Status::ALL.into_iter().filter(|status| status.is_failure()));
+            continue;
+        }
+        match word.parse::<Status>() {
+            Ok(status) if status.is_failure() => found.push(status),
+            _ => {
+                return Err(format!(
+                    "`{word}` is none of failed, timeout, memory, crashed and all"
+                ));
+            }
+        }
+    }
+    Ok(found)
+}

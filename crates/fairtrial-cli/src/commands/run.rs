@@ -1,0 +1,241 @@
+//! `fairtrial run`, `resume`, `retry`: a study into its directory.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fairtrial_exec::LocalBackend;
+use fairtrial_study::journal::{Reader, Status};
+use fairtrial_study::{
+    Changed, Compat, End, ExecuteError, Mode, Plan, Request, Stop, Study, Summary, Wishes, execute,
+};
+use tokio::sync::watch;
+
+use crate::args::{AgainArgs, HowArgs, ResumeArgs, RetryArgs, RunArgs, statuses};
+use crate::commands::plan::invalid;
+use crate::engine;
+use crate::exit_code::ExitCode;
+use crate::failure::{Failure, reason};
+use crate::interrupt::Interrupt;
+use crate::study_progress::StudyProgress;
+use crate::terminal::Shown;
+
+/// Runs the study that `args` name.
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
+    let mode = match (args.resume, args.fresh) {
+        (true, _) => Mode::Resume,
+        (_, true) => Mode::Fresh,
+        _ => Mode::New,
+    };
+    let input = read(&args.study)?;
+    let study = Study::load(&args.study, args.compat).map_err(invalid)?;
+    let directory = args.out.clone().unwrap_or_else(|| study.output_dir.clone());
+    let wishes = wishes(&args.again)?;
+    perform(&study, input, &directory, mode, wishes, &args.how)
+}
+
+/// Goes on with the study of a directory.
+pub(crate) fn resume(args: &ResumeArgs) -> Result<ExitCode, Failure> {
+    let wishes = wishes(&args.again)?;
+    go_on(&args.directory, wishes, &args.how)
+}
+
+/// Runs failed runs again.
+pub(crate) fn retry(args: &RetryArgs) -> Result<ExitCode, Failure> {
+    let wishes = Wishes {
+        retry: statuses(&args.status).map_err(|problem| Failure::usage("--status", problem))?,
+        retry_runs: args.runs.iter().cloned().collect(),
+        retry_conditions: args.conditions.iter().cloned().collect(),
+        ..Wishes::default()
+    };
+    go_on(&args.directory, wishes, &args.how)
+}
+
+fn go_on(directory: &Path, wishes: Wishes, how: &HowArgs) -> Result<ExitCode, Failure> {
+    let (study, input) = recorded_study(directory)?;
+    perform(&study, input, directory, Mode::Resume, wishes, how)
+}
+
+/// The study file that a directory's journal names, in the mode that it was run in.
+pub(crate) fn recorded_study(directory: &Path) -> Result<(Study, Vec<u8>), Failure> {
+    let journal = |error| Failure::usage(&directory.display().to_string(), error);
+    let reader = Reader::open(directory).map_err(|error| Failure::Usage(error.to_string()))?;
+    let last = reader.invocations().map_err(journal)?;
+    let Some(path) = last.last().map(|last| PathBuf::from(&last.study_path)) else {
+        let problem =
+            "its journal names no study file (run it with `fairtrial run STUDY --resume`)";
+        return Err(Failure::usage(&directory.display().to_string(), problem));
+    };
+    let compat = reader.meta("compat").map_err(journal)?;
+    let compat = compat.and_then(|name| name.parse::<Compat>().ok());
+    let input = read(&path)?;
+    Ok((Study::load(&path, compat).map_err(invalid)?, input))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| {
+        let hint = "name a study file";
+        Failure::usage(
+            &path.display().to_string(),
+            format!("cannot read it: {} ({hint})", reason(&error)),
+        )
+    })
+}
+
+fn wishes(args: &AgainArgs) -> Result<Wishes, Failure> {
+    let accepts_all = args.accept.iter().any(|what| what == "changed");
+    let changed = match (&args.rerun, accepts_all) {
+        (Some(_), true) => {
+            let problem = "`--rerun changed` and `--accept changed` exclude each other";
+            return Err(Failure::usage("--rerun", problem));
+        }
+        (Some(_), false) => Changed::Rerun,
+        (None, true) => Changed::Accept,
+        (None, false) => Changed::Refuse,
+    };
+    Ok(Wishes {
+        retry: statuses(&args.retry).map_err(|problem| Failure::usage("--retry", problem))?,
+        changed,
+        accepted: args.accept.iter().cloned().collect(),
+        ..Wishes::default()
+    })
+}
+
+fn perform(
+    study: &Study,
+    input: Vec<u8>,
+    directory: &Path,
+    mode: Mode,
+    wishes: Wishes,
+    how: &HowArgs,
+) -> Result<ExitCode, Failure> {
+    let plan = Plan::build(study, None).map_err(invalid)?;
+    let workers = how.jobs.or(study.budget.parallelism);
+    let workers = workers.and_then(|count| usize::try_from(count).ok());
+    let config = engine::config(workers)?;
+    let request = Request {
+        plan: &plan,
+        directory,
+        mode,
+        wishes,
+        workers: config.max_workers,
+        backend: "local".into(),
+        input,
+        argv: std::env::args().collect(),
+        host: host(),
+        provenance: Some(crate::provenance::captured()),
+    };
+    let summary = engine::run(async {
+        let mut interrupt = Interrupt::listen()?;
+        let (stop, stopped) = watch::channel(Stop::No);
+        let mut progress = StudyProgress::new(plan.len(), how.no_progress);
+        let backend = Arc::new(LocalBackend::new(config));
+        let made = Arc::clone(&backend);
+        let running = execute(
+            &request,
+            || made,
+            stopped,
+            move |tally| {
+                progress.ended(tally);
+            },
+        );
+        tokio::pin!(running);
+        let mut asked = false;
+        let ended = loop {
+            tokio::select! {
+                biased;
+                () = interrupt.received() => {
+                    if asked {
+                        engine::stop(&backend).await;
+                        return Err(Failure::Interrupted);
+                    }
+                    asked = true;
+                    stop.send_replace(Stop::Cancel);
+                }
+                ended = &mut running => break ended,
+            }
+        };
+        drop(stop);
+        match &ended {
+            Ok(_) => engine::finish(&*backend).await,
+            Err(_) => engine::stop(&backend).await,
+        }
+        ended.map_err(failure)
+    })?;
+    show(&plan, directory, &summary);
+    Ok(exit_code(&summary, plan.len(), how))
+}
+
+fn failure(error: ExecuteError) -> Failure {
+    match error {
+        ExecuteError::Invalid(faults) => invalid(faults),
+        ExecuteError::Journal(error) => match &*error {
+            fairtrial_study::journal::JournalError::Database { .. }
+            | fairtrial_study::journal::JournalError::Io { .. } => Failure::attempting(
+                "the journal failed, and the study was stopped",
+            )(error.to_string()),
+            refused => Failure::Usage(refused.to_string()),
+        },
+        error @ (ExecuteError::Export(_) | ExecuteError::Io { .. }) => {
+            Failure::attempting("cannot write the study's directory")(error.to_string())
+        }
+        refused => Failure::Usage(refused.to_string()),
+    }
+}
+
+fn exit_code(summary: &Summary, planned: u64, how: &HowArgs) -> ExitCode {
+    let unwell = summary.unwell(planned);
+    match &summary.end {
+        Some(End::Interrupted) => ExitCode::Interrupted,
+        Some(End::Stopped) => ExitCode::CallFailed,
+        _ if unwell == 0 => ExitCode::AllWell,
+        _ => match how.allow_failures {
+            Some(allowance) if allowance.covers(unwell, planned) => ExitCode::AllWell,
+            _ => ExitCode::CallFailed,
+        },
+    }
+}
+
+/// The closing summary, all that goes to standard output.
+fn show(plan: &Plan<'_>, directory: &Path, summary: &Summary) {
+    let ran = summary.tally.all_ended();
+    let what = match (&summary.end, ran) {
+        (None, _) => "nothing to do".to_owned(),
+        (Some(End::Finished), ran) => format!(
+            "{ran} run now, {} taken from the record",
+            summary.tally.reused
+        ),
+        (Some(End::Stopped), ran) => format!("stopped after {ran} by the policy on failures"),
+        (Some(End::Interrupted), ran) => format!("interrupted after {ran}"),
+    };
+    let mut lines = vec![format!("study {}: {what}", plan.study.study_id)];
+    let ended = Status::ALL.into_iter().filter_map(|status| {
+        let count = summary.counts.get(status.name())?;
+        Some(format!("{count} {status}"))
+    });
+    let mut counts: Vec<_> = ended.collect();
+    let begun: u64 = summary.counts.values().sum();
+    if begun < plan.len() {
+        counts.push(format!("{} to run", plan.len() - begun));
+    }
+    if summary.evaluations_failed > 0 {
+        counts.push(format!(
+            "{} evaluations not well",
+            summary.evaluations_failed
+        ));
+    }
+    lines.push(format!("{} runs: {}", plan.len(), counts.join(", ")));
+    lines.push(format!("in {}", directory.display()));
+    let mut out = Shown::on(io::stdout());
+    for line in lines {
+        writeln!(out, "{line}").unwrap_or_default(); // whoever read it is gone
+    }
+}
+
+/// This machine's name.
+pub(crate) fn host() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
