@@ -137,10 +137,10 @@ impl Program {
         call.timeout = terms.timeout;
         call.queue_timeout = terms.queue_timeout;
         call.limits = terms.limits.clone();
-        call.sandbox = terms
-            .sandbox
-            .clone()
-            .unwrap_or_else(|| Sandbox::new(DEFAULT_LEVEL));
+        let usual = || Sandbox::from_env().ok().flatten();
+        if let Some(sandbox) = terms.sandbox.clone().or_else(usual) {
+            call.sandbox = sandbox;
+        }
         call
     }
 
@@ -165,13 +165,19 @@ impl Program {
         argv
     }
 
+    /// A path is beside the study file; a name is searched for.
+    fn interpreter(&self) -> String {
+        match &self.binding.terms.interpreter {
+            None => PythonTerms::default().python,
+            Some(name) if name.contains('/') => self.directory.join(name).display().to_string(),
+            Some(name) => name.clone(),
+        }
+    }
+
     fn python(&self) -> PythonTerms {
         let terms = &self.binding.terms;
         PythonTerms {
-            python: terms
-                .interpreter
-                .clone()
-                .unwrap_or_else(|| "python3".into()),
+            python: self.interpreter(),
             python_path: self.python_path.clone(),
             preload: terms.preload.clone(),
             isolation: terms.isolation,

@@ -32,6 +32,7 @@ mod results;
 mod sandbox;
 mod shutdown;
 mod streams;
+mod study_cli;
 mod surroundings;
 mod traps;
 mod values;
