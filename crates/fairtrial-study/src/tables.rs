@@ -19,20 +19,6 @@ use crate::run_record::RunRecord;
 use crate::value::Value;
 use crate::yaml_out::to_yaml;
 
-/// Keys of a study file that DRE does not know (ST-1).
-const OWN_KEYS: [&str; 10] = [
-    "compat",
-    "agents",
-    "problems",
-    "evaluator",
-    "runner",
-    "defaults",
-    "order",
-    "on_failure",
-    "sample",
-    "export",
-];
-
 /// Why tables could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
@@ -247,11 +233,8 @@ impl Export<'_> {
 
     /// The study in full; where it went is volatile.
     fn study_value(&self) -> Value {
-        let mut value = self.plan.study.normalised.clone();
+        let mut value = self.plan.study.exported();
         if let Value::Map(entries) = &mut value {
-            if self.plan.study.compat == Compat::Dre {
-                entries.retain(|(key, _)| !OWN_KEYS.contains(&key.to_str().as_str()));
-            }
             for (key, item) in entries {
                 if key.as_text() == Some("output_dir") {
                     *item = match self.options.mask_volatile {

@@ -24,6 +24,9 @@ pub(crate) struct PlanArgs {
     /// Whose rules hold: native or dre-0.2 [default: the file's]
     #[arg(long, value_name = "MODE", value_parser = str::parse::<Compat>)]
     pub(crate) compat: Option<Compat>,
+    /// Where results are or will be: what it holds is not run again [default: the file's `output_dir`]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
     /// Write the conditions as CSV
     #[arg(long, value_name = "FILE")]
     pub(crate) conditions: Option<PathBuf>,

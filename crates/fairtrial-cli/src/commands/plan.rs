@@ -4,7 +4,10 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use fairtrial_study::{Decide, Fault, Fresh, Invalid, Plan, Share, Study, Value};
+use fairtrial_study::journal::{JournalError, Reader};
+use fairtrial_study::{
+    Decide, Fault, Fresh, Invalid, Plan, Ready, Recorded, Share, Study, Value, Wishes,
+};
 
 use crate::args::PlanArgs;
 use crate::exit_code::ExitCode;
@@ -17,15 +20,7 @@ const SHOWN: usize = 20;
 /// Plans the study that `args` name.
 pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
     let study = Study::load(&args.study, args.compat).map_err(invalid)?;
-    let plan = match (study.resolve_bindings(), Plan::build(&study, None)) {
-        (Ok(()), Ok(plan)) => plan,
-        (resolved, planned) => {
-            let found = resolved.err().into_iter().chain(planned.err());
-            let mut faults: Vec<Fault> = found.flat_map(|invalid| invalid.faults).collect();
-            faults.sort_by(|a, b| a.place.cmp(&b.place));
-            return Err(invalid(Invalid { faults }));
-        }
-    };
+    let plan = planned(&study)?;
     // That a host program binds agents is news, no fault.
     let strictly = plan
         .warnings
@@ -38,19 +33,57 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.conditions {
         write_conditions(&plan, path)?;
     }
-    let shown = if args.json {
-        let mut out = BufWriter::with_capacity(1 << 16, Shown::on(io::stdout()));
-        plan.write_json(&Fresh, &plan.warnings, &mut out)
-            .and_then(|()| out.flush())
-    } else {
-        show(&plan, &Fresh)
-    };
+    let directory = args.out.as_ref().unwrap_or(&study.output_dir);
+    let shown = decided(&plan, directory, |decide| {
+        if args.json {
+            let mut out = BufWriter::with_capacity(1 << 16, Shown::on(io::stdout()));
+            plan.write_json(decide, &plan.warnings, &mut out)
+                .and_then(|()| out.flush())
+        } else {
+            show(&plan, decide)
+        }
+    })?;
     match shown {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::attempting("cannot show the plan")(error))
         }
         _ => Ok(ExitCode::AllWell),
     }
+}
+
+/// The plan of a study all of whose programs are there.
+pub(crate) fn planned(study: &Study) -> Result<Plan<'_>, Failure> {
+    match (study.resolve_bindings(), Plan::build(study, None)) {
+        (Ok(()), Ok(plan)) => Ok(plan),
+        (resolved, planned) => {
+            let found = resolved.err().into_iter().chain(planned.err());
+            let mut faults: Vec<Fault> = found.flat_map(|invalid| invalid.faults).collect();
+            faults.sort_by(|a, b| a.place.cmp(&b.place));
+            Err(invalid(Invalid { faults }))
+        }
+    }
+}
+
+/// By what a directory recorded, if it holds the study and its programs are there; else everything is new.
+fn decided<T>(
+    plan: &Plan<'_>,
+    directory: &Path,
+    act: impl FnOnce(&dyn Decide) -> T,
+) -> Result<T, Failure> {
+    let failed = |error: JournalError| Failure::Usage(error.to_string());
+    let reader = match Reader::open(directory) {
+        Ok(reader) => reader,
+        Err(JournalError::Missing(_)) => return Ok(act(&Fresh)),
+        Err(error) => return Err(failed(error)),
+    };
+    let Ok(ready) = Ready::load(plan) else {
+        return Ok(act(&Fresh)); // its agents are the host program's
+    };
+    let history = reader.history().map_err(failed)?;
+    let wishes = Wishes::default();
+    Ok(act(&Recorded::new(
+        plan, &history, &reader, &ready, &wishes,
+    )))
 }
 
 /// Each fault on a line of its own.

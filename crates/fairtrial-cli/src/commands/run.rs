@@ -12,7 +12,7 @@ use fairtrial_study::{
 use tokio::sync::watch;
 
 use crate::args::{AgainArgs, HowArgs, ResumeArgs, RetryArgs, RunArgs, statuses};
-use crate::commands::plan::invalid;
+use crate::commands::plan::{invalid, planned};
 use crate::engine;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, reason};
@@ -109,7 +109,7 @@ fn perform(
     wishes: Wishes,
     how: &HowArgs,
 ) -> Result<ExitCode, Failure> {
-    let plan = Plan::build(study, None).map_err(invalid)?;
+    let plan = planned(study)?;
     let workers = how.jobs.or(study.budget.parallelism);
     let workers = workers.and_then(|count| usize::try_from(count).ok());
     let config = engine::config(workers)?;

@@ -135,7 +135,7 @@ fn every_kind_of_end_has_its_status_and_costs_its_own_run() {
             "exception",
             "TypeError: object of type 'int'",
         ),
-        ("exits", "failed", "agent", "exit", ""),
+        ("exits", "failed", "agent", "exception", "SystemExit: 3"),
         ("leaves", "crashed", "agent", "no_result", ""),
         ("aborts", "crashed", "agent", "signal", ""),
         ("recurses", "failed", "agent", "exception", "RecursionError"),
