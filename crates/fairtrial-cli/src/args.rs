@@ -13,7 +13,8 @@ use fairtrial_exec::Sandbox;
 use crate::failure::Failure;
 
 pub(crate) use run::{
-    AgainArgs, ExportArgs, HowArgs, ResumeArgs, RetryArgs, RunArgs, StatusArgs, statuses,
+    AgainArgs, BundleArgs, ExportArgs, HowArgs, RescoreArgs, ResumeArgs, RetryArgs, RunArgs,
+    StatusArgs, VerifyArgs, statuses,
 };
 pub(crate) use study::{DesignArgs, PlanArgs};
 
@@ -39,6 +40,9 @@ pub(crate) enum Command {
     Retry(RetryArgs),
     Status(StatusArgs),
     Export(ExportArgs),
+    Rescore(RescoreArgs),
+    Verify(VerifyArgs),
+    Bundle(BundleArgs),
     Design(Box<DesignArgs>),
     Doctor(DoctorArgs),
 }

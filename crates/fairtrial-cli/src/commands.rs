@@ -1,5 +1,6 @@
 //! Which command does what: one file below for each.
 
+mod archive;
 mod batch;
 mod design;
 mod doctor;
@@ -24,6 +25,9 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Retry(args) => run::retry(&args),
         Command::Status(args) => status::run(&args),
         Command::Export(args) => export::run(&args),
+        Command::Rescore(args) => run::rescore(&args),
+        Command::Verify(args) => archive::verify(&args),
+        Command::Bundle(args) => archive::bundle(&args),
         Command::Design(args) => design::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     }

@@ -20,6 +20,7 @@ use crate::plan::{Action, Decide, Plan};
 use crate::ready::Ready;
 use crate::recorded::{Changed, Recorded, Wishes};
 use crate::runner::{self, End, Site, Stop, Tally};
+use crate::seal;
 use crate::tables::{Export, ExportError, ExportOptions};
 use crate::value::Value;
 
@@ -166,7 +167,7 @@ pub async fn execute<B: Backend + 'static>(
     let (end, tally) = ran?;
     let reader = journal.reader()?;
     let summary = summarise(request, &reader, Some(end), tally)?;
-    export(request, &reader)?;
+    export(request, &ready, &reader)?;
     Ok(summary)
 }
 
@@ -356,7 +357,7 @@ pub(crate) fn count(
 }
 
 /// Writes the tables of a request's directory.
-fn export(request: &Request<'_>, reader: &Reader) -> Result<(), ExecuteError> {
+fn export(request: &Request<'_>, ready: &Ready, reader: &Reader) -> Result<(), ExecuteError> {
     let history = reader.history()?;
     let options = ExportOptions {
         output_dir: request.directory.to_owned(),
@@ -372,5 +373,6 @@ fn export(request: &Request<'_>, reader: &Reader) -> Result<(), ExecuteError> {
         history: &history,
         options: &options,
     };
-    Ok(export.write(request.directory)?)
+    export.write(request.directory)?;
+    Ok(seal::write(request.plan, ready, reader, request.directory)?)
 }

@@ -3,6 +3,7 @@
 //! Reads a study file with every fault and its place, makes the conditions of its design, and walks the runs of its plan.
 //! Starts no process and prints nothing.
 
+mod archive;
 mod attempt;
 mod binding;
 mod canonical;
@@ -36,6 +37,7 @@ mod result;
 mod run_record;
 mod runner;
 mod schema;
+mod seal;
 mod standing;
 mod study;
 mod tables;
@@ -43,6 +45,7 @@ mod value;
 mod yaml;
 mod yaml_out;
 
+pub use archive::bundle;
 pub use binding::{Binding, Contract, EntryPoint, Packet, Terms};
 pub use canonical::{canonical_json, sha256_hex, stable_id};
 pub use clock::now_text;
@@ -61,9 +64,10 @@ pub use plan::{
 };
 pub use random::Random;
 pub use ready::Ready;
-pub use recorded::{Changed, Recorded, Wishes};
+pub use recorded::{Changed, Recorded, Rescore, Wishes};
 pub use run_record::RunRecord;
 pub use runner::{End, Site, Stop, Tally, run};
+pub use seal::verify;
 pub use standing::Standing;
 pub use study::{
     Bindings, Block, Constraint, Factor, FailurePolicy, FailureTrigger, Level, OrderPolicy,

@@ -307,7 +307,7 @@ fn terms(binding: &Binding) -> Value {
         ("timeout", seconds(terms.timeout)),
         ("memory", count(limits.memory_bytes)),
         ("cpu", seconds(limits.cpu)),
-        ("processes", count(limits.processes.map(u64::from))),
+        ("processes", count(limits.processes)),
         ("open_files", count(limits.open_files)),
         ("file_size", count(limits.file_bytes)),
         ("output", count(limits.output_bytes)),

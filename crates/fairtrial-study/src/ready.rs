@@ -266,6 +266,39 @@ impl Ready {
         [packet, described, spec]
     }
 
+    /// The parts of identities, by agent and problem (ST-78).
+    pub(crate) fn parts(&self) -> Value {
+        let agents = self.agents.iter().map(|(id, actor)| {
+            let parts = [
+                ("agent", Value::Text(actor.part.to_string())),
+                ("terms", Value::Text(actor.terms.to_string())),
+            ];
+            (id.clone(), Value::map(parts))
+        });
+        let problems = self.problems.iter().map(|(id, problem)| {
+            let evaluator = problem.evaluator.as_ref();
+            let parts = [
+                ("problem", Value::Text(problem.part.to_string())),
+                (
+                    "evaluator",
+                    evaluator.map_or(Value::Null, |evaluator| Value::text(&evaluator.sha256)),
+                ),
+            ];
+            (id.clone(), Value::map(parts))
+        });
+        let runner = self.runner.as_ref().map_or(Value::Null, |actor| {
+            Value::map([
+                ("agent", Value::Text(actor.part.to_string())),
+                ("terms", Value::Text(actor.terms.to_string())),
+            ])
+        });
+        Value::map([
+            ("agents", Value::map(agents)),
+            ("problems", Value::map(problems)),
+            ("runner", runner),
+        ])
+    }
+
     /// How an agent is called.
     pub(crate) fn contract(&self, run: &RunSpec<'_>) -> Contract {
         self.agent(run)

@@ -17,8 +17,19 @@ pub struct Wishes {
     pub retry_conditions: HashSet<String>,
     /// What to do with successes whose study changed.
     pub changed: Changed,
+    /// Outputs are evaluated again, and no agent is run.
+    pub rescore: Option<Rescore>,
     /// Accepted changes: `agent:ID`, `problem:ID`, `terms`, `seed`.
     pub accepted: HashSet<String>,
+}
+
+/// Which outputs are evaluated again (ST-79).
+#[derive(Clone, Debug, Default)]
+pub struct Rescore {
+    /// Only those of this problem.
+    pub problem: Option<String>,
+    /// Also those whose evaluation stands.
+    pub all: bool,
 }
 
 /// What to do with successes whose study changed.
@@ -75,6 +86,9 @@ impl<'r> Recorded<'r> {
             action,
             reason: reason.to_owned(),
         };
+        if let Some(rescore) = &self.wishes.rescore {
+            return self.rescored(run, rescore);
+        }
         let Some(past) = self.history.find(run.run_id.number()) else {
             return Ok(decision(Action::Run, "new"));
         };
@@ -100,6 +114,28 @@ impl<'r> Recorded<'r> {
             return Ok(decision(Action::Evaluate, reason));
         }
         Ok(decision(Action::Reuse, "finished"))
+    }
+
+    fn rescored(&self, run: &RunSpec<'_>, rescore: &Rescore) -> Result<Decision, JournalError> {
+        let decision = |action, reason: &str| Decision {
+            action,
+            reason: reason.to_owned(),
+        };
+        let is_meant = match &rescore.problem {
+            Some(problem) => run.problem_id().to_str() == *problem,
+            None => true,
+        };
+        let past = self.history.find(run.run_id.number());
+        let past = past.filter(|past| matches!(past.shown(), Some((_, Status::Success))));
+        if let (Some(past), true) = (past, is_meant) {
+            if let Some(reason) = self.evaluates(run, past)? {
+                return Ok(decision(Action::Evaluate, reason));
+            }
+            if rescore.all && self.ready.problem(run).evaluator.is_some() {
+                return Ok(decision(Action::Evaluate, "rescore requested"));
+            }
+        }
+        Ok(decision(Action::Reuse, "not rescored"))
     }
 
     fn changed(&self, run: &RunSpec<'_>, difference: String) -> Decision {

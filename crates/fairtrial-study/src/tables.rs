@@ -19,6 +19,19 @@ use crate::run_record::RunRecord;
 use crate::value::Value;
 use crate::yaml_out::to_yaml;
 
+/// What an export writes, beside checkpoints.
+pub(crate) const TABLES: [&str; 9] = [
+    "study.yaml",
+    "study.input.yaml",
+    "conditions.csv",
+    "hypotheses.json",
+    "analysis_plan.json",
+    "runs.csv",
+    "events.csv",
+    "evaluations.csv",
+    "attempts.csv",
+];
+
 /// Why tables could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {

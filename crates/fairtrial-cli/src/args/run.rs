@@ -74,6 +74,43 @@ pub(crate) struct RetryArgs {
     pub(crate) how: HowArgs,
 }
 
+/// Evaluate stored outputs again; agents are never run
+#[derive(Debug, Args)]
+pub(crate) struct RescoreArgs {
+    /// The study's directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// Only outputs for this problem
+    #[arg(long, value_name = "ID")]
+    pub(crate) problem: Option<String>,
+    /// All outputs, not only those whose evaluator changed or failed
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) how: HowArgs,
+}
+
+/// Check that a study's directory is as it was left
+///
+/// Exit codes: 0 it is; 3 it is not: each difference is a line on standard output.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// The study's directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+}
+
+/// Put a study's directory into one file, the same bytes each time
+#[derive(Debug, Args)]
+pub(crate) struct BundleArgs {
+    /// The study's directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// The file [default: DIR.tar.gz]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
 /// How runs are run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Running")]

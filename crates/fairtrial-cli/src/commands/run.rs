@@ -7,11 +7,12 @@ use std::sync::Arc;
 use fairtrial_exec::LocalBackend;
 use fairtrial_study::journal::{Reader, Status};
 use fairtrial_study::{
-    Changed, Compat, End, ExecuteError, Mode, Plan, Request, Stop, Study, Summary, Wishes, execute,
+    Changed, Compat, End, ExecuteError, Mode, Plan, Request, Rescore, Stop, Study, Summary, Wishes,
+    execute,
 };
 use tokio::sync::watch;
 
-use crate::args::{AgainArgs, HowArgs, ResumeArgs, RetryArgs, RunArgs, statuses};
+use crate::args::{AgainArgs, HowArgs, RescoreArgs, ResumeArgs, RetryArgs, RunArgs, statuses};
 use crate::commands::plan::{invalid, planned};
 use crate::engine;
 use crate::exit_code::ExitCode;
@@ -46,6 +47,18 @@ pub(crate) fn retry(args: &RetryArgs) -> Result<ExitCode, Failure> {
         retry: statuses(&args.status).map_err(|problem| Failure::usage("--status", problem))?,
         retry_runs: args.runs.iter().cloned().collect(),
         retry_conditions: args.conditions.iter().cloned().collect(),
+        ..Wishes::default()
+    };
+    go_on(&args.directory, wishes, &args.how)
+}
+
+/// Evaluates stored outputs again.
+pub(crate) fn rescore(args: &RescoreArgs) -> Result<ExitCode, Failure> {
+    let wishes = Wishes {
+        rescore: Some(Rescore {
+            problem: args.problem.clone(),
+            all: args.all,
+        }),
         ..Wishes::default()
     };
     go_on(&args.directory, wishes, &args.how)

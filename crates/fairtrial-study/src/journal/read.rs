@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
 
 use super::history::{History, RunKey};
@@ -235,6 +236,68 @@ impl Reader {
             query
                 .query_map([], |row| row.get(0).map(StartId))?
                 .collect()
+        })
+    }
+
+    /// SHA-256 over all records, in the order in which they were made.
+    pub fn digest(&self) -> Result<String, JournalError> {
+        use sha2::{Digest, Sha256};
+        let mut hash = Sha256::new();
+        self.ask(|database| {
+            for table in ["starts", "finishes", "evaluations", "decisions", "blobs"] {
+                hash.update(table);
+                let mut query =
+                    database.prepare(&format!("SELECT * FROM {table} ORDER BY rowid"))?;
+                let columns = query.column_count();
+                let mut rows = query.query([])?;
+                while let Some(row) = rows.next()? {
+                    for column in 0..columns {
+                        match row.get_ref(column)? {
+                            ValueRef::Null => hash.update([0]),
+                            ValueRef::Integer(int) => {
+                                hash.update([1]);
+                                hash.update(int.to_le_bytes());
+                            }
+                            ValueRef::Real(real) => {
+                                hash.update([2]);
+                                hash.update(real.to_le_bytes());
+                            }
+                            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
+                                hash.update([3]);
+                                hash.update((bytes.len() as u64).to_le_bytes());
+                                hash.update(bytes);
+                            }
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        Ok(crate::canonical::hex(&hash.finalize()))
+    }
+
+    /// Isolation in force, by its digest, and how many attempts had it.
+    pub fn isolation(&self) -> Result<Vec<(String, u64)>, JournalError> {
+        self.ask(|database| {
+            let mut query = database.prepare(
+                "SELECT coalesce(json_extract(outcome, '$.in_force.level') || ' ' ||
+                                 json_extract(outcome, '$.in_force.digest'), 'none'), count(*)
+                 FROM finishes GROUP BY 1 ORDER BY 1",
+            )?;
+            query
+                .query_map([], |row| {
+                    Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned()))
+                })?
+                .collect()
+        })
+    }
+
+    /// The journal without its log, into a new file.
+    pub fn compact_into(&self, path: &Path) -> Result<(), JournalError> {
+        self.ask(|database| {
+            database.pragma_update(None, "query_only", false)?;
+            database.execute("VACUUM INTO ?1", [path.display().to_string()])?;
+            database.pragma_update(None, "query_only", true)
         })
     }
 

@@ -1,0 +1,215 @@
+//! `fairtrial.json`: what a study was, and hashes by which a later change of its directory is found (ST-78).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use num_bigint::BigInt;
+
+use crate::canonical::sha256_hex;
+use crate::clock::{Precision, time_text};
+use crate::files::write_whole;
+use crate::journal::{InvocationRow, JournalError, Reader};
+use crate::json_out::pretty_strict;
+use crate::json_text::parse_value;
+use crate::plan::Plan;
+use crate::ready::Ready;
+use crate::tables::{Export, ExportError, ExportOptions, TABLES};
+use crate::value::Value;
+
+/// The file's name.
+pub(crate) const FILE_NAME: &str = "fairtrial.json";
+
+/// Writes it, after all else.
+pub(crate) fn write(
+    plan: &Plan<'_>,
+    ready: &Ready,
+    reader: &Reader,
+    directory: &Path,
+) -> Result<(), ExportError> {
+    let path = directory.join(FILE_NAME);
+    let failed = |source: io::Error| ExportError::File {
+        path: path.clone(),
+        source,
+    };
+    let value = sealed(plan, ready, reader, directory).map_err(|error| match error {
+        Unsealed::Journal(error) => ExportError::Journal(error),
+        Unsealed::File(error) => failed(error),
+    })?;
+    write_whole(&path, pretty_strict(&value).as_bytes()).map_err(failed)
+}
+
+enum Unsealed {
+    Journal(JournalError),
+    File(io::Error),
+}
+
+fn sealed(
+    plan: &Plan<'_>,
+    ready: &Ready,
+    reader: &Reader,
+    directory: &Path,
+) -> Result<Value, Unsealed> {
+    let files = hashes(directory).map_err(Unsealed::File)?;
+    let invocations = reader.invocations().map_err(Unsealed::Journal)?;
+    let isolation = reader.isolation().map_err(Unsealed::Journal)?;
+    let journal = reader.digest().map_err(Unsealed::Journal)?;
+    let order = &plan.study.order;
+    let counted = isolation
+        .into_iter()
+        .map(|(digest, runs)| (digest, Value::Int(BigInt::from(runs))));
+    Ok(Value::map([
+        ("format", Value::Int(BigInt::from(1))),
+        ("study_id", Value::text(&plan.study.study_id)),
+        ("compat", Value::text(plan.study.compat.name())),
+        ("version", Value::text(env!("CARGO_PKG_VERSION"))),
+        ("study_sha256", Value::text(&plan.study_sha256)),
+        ("digest_conditions", Value::text(&plan.digest_conditions)),
+        ("digest_runs", Value::text(&plan.digest_runs)),
+        (
+            "order",
+            Value::map([
+                ("policy", Value::text(order.policy.name())),
+                ("seed", order.seed.clone()),
+            ]),
+        ),
+        ("identities", ready.parts()),
+        ("isolation", Value::map(counted)),
+        ("journal_sha256", Value::Text(journal)),
+        (
+            "files",
+            Value::map(
+                files
+                    .into_iter()
+                    .map(|(name, hash)| (name, Value::Text(hash))),
+            ),
+        ),
+        (
+            "invocations",
+            Value::List(invocations.iter().map(invocation).collect()),
+        ),
+    ]))
+}
+
+fn invocation(row: &InvocationRow) -> Value {
+    let time = |ns| Value::Text(time_text(ns, Precision::Microseconds));
+    let (ended, reason) = match &row.end {
+        Some((at, reason)) => (time(*at), Value::text(reason)),
+        None => (Value::Null, Value::Null),
+    };
+    Value::map([
+        ("started_at", time(row.started_at_ns)),
+        ("ended_at", ended),
+        ("reason", reason),
+        ("host", Value::text(&row.host)),
+        ("pid", Value::Int(BigInt::from(row.pid))),
+        ("workers", Value::Int(BigInt::from(row.workers))),
+        ("backend", Value::text(&row.backend)),
+        (
+            "argv",
+            parse_value("argv", &row.argv).unwrap_or(Value::Null),
+        ),
+        ("study_sha256", Value::text(&row.study_sha256)),
+    ])
+}
+
+/// The SHA-256 of every derived file.
+fn hashes(directory: &Path) -> io::Result<BTreeMap<String, String>> {
+    let mut found = BTreeMap::new();
+    for name in TABLES {
+        match std::fs::read(directory.join(name)) {
+            Ok(bytes) => _ = found.insert(name.to_owned(), sha256_hex(&bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// What of a directory is not as it was left; empty if all is. `scratch` is an empty directory to work in.
+pub fn verify(
+    plan: &Plan<'_>,
+    reader: &Reader,
+    directory: &Path,
+    scratch: &Path,
+    input: Vec<u8>,
+) -> Result<Vec<String>, ExportError> {
+    let path = directory.join(FILE_NAME);
+    let mut found = Vec::new();
+    let sealed = match std::fs::read_to_string(&path) {
+        Ok(text) => match parse_value(FILE_NAME, &text) {
+            Ok(value) => value,
+            Err(fault) => return Ok(vec![format!("{FILE_NAME}: {fault}")]),
+        },
+        Err(source) => return Err(ExportError::File { path, source }),
+    };
+    let text = |name: &str| {
+        sealed
+            .get(name)
+            .and_then(Value::as_text)
+            .unwrap_or_default()
+    };
+    for (name, now) in [
+        ("study_id", &plan.study.study_id),
+        ("study_sha256", &plan.study_sha256),
+        ("digest_conditions", &plan.digest_conditions),
+        ("digest_runs", &plan.digest_runs),
+    ] {
+        if text(name) != now {
+            found.push(format!("{name}: recorded {}, now {now}", text(name)));
+        }
+    }
+    if text("journal_sha256") != reader.digest()? {
+        found.push("journal.sqlite: its records are not those of the last orderly end".into());
+    }
+    let here = hashes(directory).map_err(|source| ExportError::File {
+        path: directory.to_owned(),
+        source,
+    })?;
+    let recorded = sealed.get("files").cloned().unwrap_or(Value::Null);
+    for name in TABLES {
+        let then = recorded.get(name).and_then(Value::as_text);
+        match (then, here.get(name).map(String::as_str)) {
+            (then, now) if then == now => {}
+            (Some(_), None) => found.push(format!("{name}: gone")),
+            (None, Some(_)) => found.push(format!("{name}: was not there")),
+            _ => found.push(format!("{name}: changed since it was written")),
+        }
+    }
+    rederive(plan, reader, directory, scratch, input, &mut found)?;
+    Ok(found)
+}
+
+/// Tables say what the journal says, whatever their hashes are said to be.
+fn rederive(
+    plan: &Plan<'_>,
+    reader: &Reader,
+    directory: &Path,
+    scratch: &Path,
+    input: Vec<u8>,
+    found: &mut Vec<String>,
+) -> Result<(), ExportError> {
+    let history = reader.history()?;
+    let options = ExportOptions {
+        output_dir: directory.to_owned(),
+        input,
+        ..ExportOptions::default()
+    };
+    let export = Export {
+        plan,
+        reader,
+        history: &history,
+        options: &options,
+    };
+    export.write(scratch)?;
+    for name in TABLES {
+        let read = |directory: &Path| std::fs::read(directory.join(name)).ok();
+        let known = found
+            .iter()
+            .any(|line| line.starts_with(&format!("{name}:")));
+        if !known && read(directory) != read(scratch) {
+            found.push(format!("{name}: is not what the journal says"));
+        }
+    }
+    Ok(())
+}
