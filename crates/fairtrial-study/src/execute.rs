@@ -14,11 +14,12 @@ use crate::clock::{Precision, now_ns, time_text};
 use crate::compat::Compat;
 use crate::fault::Invalid;
 use crate::journal::{
-    FILE_NAME, History, Invocation, Journal, JournalError, Meta, Reader, Record, Status,
+    Decision as DecisionRecord, FILE_NAME, History, Invocation, Journal, JournalError, Meta,
+    Reader, Record, Status,
 };
 use crate::plan::{Action, Decide, Plan};
 use crate::ready::Ready;
-use crate::recorded::{Changed, Recorded, Wishes};
+use crate::recorded::{Changed, RETRY, Recorded, Wishes};
 use crate::runner::{self, End, Site, Stop, Tally};
 use crate::seal;
 use crate::tables::{Export, ExportError, ExportOptions};
@@ -150,10 +151,13 @@ pub async fn execute<B: Backend + 'static>(
         let reader = Reader::open(request.directory)?;
         check_study(request, &reader)?;
         let history = reader.history()?;
-        let recorded = Recorded::new(request.plan, &history, &reader, &ready, &request.wishes);
+        let recorded = Recorded::new(request.plan, &history, &reader, &ready, &request.wishes)?;
         check_changes(request, &recorded)?;
         let counts = recorded.counts(request.plan);
         if counts.run + counts.rerun + counts.evaluate == 0 {
+            if !accepted(request, &recorded, 0)?.is_empty() {
+                record_acceptance(request, &ready)?;
+            }
             return summarise(request, &reader, None, Tally::default());
         }
     }
@@ -213,7 +217,7 @@ fn check_changes(request: &Request<'_>, recorded: &Recorded<'_>) -> Result<(), E
     let mut reasons = BTreeMap::<String, u64>::new();
     for run in request.plan.runs() {
         let decision = recorded.look(&run)?;
-        if decision.action == Action::Rerun && decision.reason != "retry requested" {
+        if decision.action == Action::Rerun && decision.reason != RETRY {
             let short = decision.reason.split(" (").next().unwrap_or_default();
             *reasons.entry(short.to_owned()).or_default() += 1;
         }
@@ -229,6 +233,50 @@ fn check_changes(request: &Request<'_>, recorded: &Recorded<'_>) -> Result<(), E
         count: reasons.values().sum(),
         reasons: listed.join(", "),
     })
+}
+
+/// Changes that this invocation accepts for the first time.
+fn accepted(
+    request: &Request<'_>,
+    recorded: &Recorded<'_>,
+    invocation: i64,
+) -> Result<Vec<Record>, JournalError> {
+    let wishes = &request.wishes;
+    if wishes.changed != Changed::Accept && wishes.accepted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut records = Vec::new();
+    for run in request.plan.runs() {
+        let decision = recorded.look(&run)?;
+        if recorded.is_newly_accepted(&run, &decision) {
+            records.push(Record::Decision(DecisionRecord {
+                invocation,
+                run_id: run.run_id.to_string(),
+                action: decision.action.name().into(),
+                reason: decision.reason,
+            }));
+        }
+    }
+    Ok(records)
+}
+
+/// Accepts changes where there is nothing else to do.
+fn record_acceptance(request: &Request<'_>, ready: &Ready) -> Result<(), ExecuteError> {
+    let journal = open_journal(request)?;
+    let reader = journal.reader()?;
+    let history = reader.history()?;
+    let recorded = Recorded::new(request.plan, &history, &reader, ready, &request.wishes)?;
+    let id = reader.invocations()?.last().map_or(1, |last| last.id + 1);
+    let mut records = begin(request, id);
+    records.extend(accepted(request, &recorded, id)?);
+    records.push(Record::InvocationEnd {
+        id,
+        ended_at_ns: now_ns(),
+        reason: "finished".into(),
+    });
+    journal.record(records)?;
+    journal.sync()?;
+    export(request, ready, &reader)
 }
 
 fn open_journal(request: &Request<'_>) -> Result<Journal, JournalError> {
@@ -258,9 +306,11 @@ async fn run_under<B: Backend + 'static>(
     // Under the lock: what was looked at before may have changed.
     let reader = journal.reader()?;
     let history = reader.history()?;
-    let recorded = Recorded::new(request.plan, &history, &reader, ready, &request.wishes);
+    let recorded = Recorded::new(request.plan, &history, &reader, ready, &request.wishes)?;
     let invocation = reader.invocations()?.last().map_or(1, |last| last.id + 1);
-    journal.record(begin(request, invocation))?;
+    let mut records = begin(request, invocation);
+    records.extend(accepted(request, &recorded, invocation)?);
+    journal.record(records)?;
     let site = Site {
         plan: request.plan,
         ready,

@@ -1,16 +1,23 @@
 //! What is to be done with each run, by what a journal recorded (ST-66 to ST-71).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::journal::{History, JournalError, Past, Reader, Status};
 use crate::plan::{Action, Decide, Decision, Plan, RunSpec};
 use crate::ready::Ready;
+
+/// Why a failed run is run again.
+pub(crate) const RETRY: &str = "retry requested";
+/// How the reason of an accepted change begins.
+const ACCEPTED: &str = "accepted: ";
 
 /// What the user wants done with what is there.
 #[derive(Clone, Debug, Default)]
 pub struct Wishes {
     /// Statuses that are run again.
     pub retry: Vec<Status>,
+    /// Nothing else is done.
+    pub only_retries: bool,
     /// Only these runs are retried; all if there are none.
     pub retry_runs: HashSet<String>,
     /// Only runs of these conditions are retried; all if there are none.
@@ -51,6 +58,8 @@ pub struct Recorded<'r> {
     ready: &'r Ready,
     wishes: &'r Wishes,
     orphans: u64,
+    /// Changes that were accepted before, as decisions have them.
+    accepted: HashMap<String, String>,
 }
 
 impl<'r> Recorded<'r> {
@@ -61,18 +70,25 @@ impl<'r> Recorded<'r> {
         reader: &'r Reader,
         ready: &'r Ready,
         wishes: &'r Wishes,
-    ) -> Self {
+    ) -> Result<Self, JournalError> {
         let planned = plan
             .runs()
             .filter(|run| history.find(run.run_id.number()).is_some())
             .count();
-        Self {
+        Ok(Self {
             history,
             reader,
             ready,
             wishes,
             orphans: (history.len() - planned) as u64,
-        }
+            accepted: reader.accepted()?.into_iter().collect(), // of several the last
+        })
+    }
+
+    /// Whether a decision is an acceptance that is not recorded yet.
+    pub(crate) fn is_newly_accepted(&self, run: &RunSpec<'_>, decision: &Decision) -> bool {
+        decision.reason.starts_with(ACCEPTED)
+            && self.accepted.get(&run.run_id.to_string()) != Some(&decision.reason)
     }
 
     /// What became of a run, if it ever began.
@@ -82,6 +98,17 @@ impl<'r> Recorded<'r> {
 
     /// As [`Decide::decide`], and why it could not be.
     pub fn look(&self, run: &RunSpec<'_>) -> Result<Decision, JournalError> {
+        let decision = self.look_at(run)?;
+        if self.wishes.only_retries && decision.reason != RETRY {
+            return Ok(Decision {
+                action: Action::Reuse,
+                reason: "not retried".into(),
+            });
+        }
+        Ok(decision)
+    }
+
+    fn look_at(&self, run: &RunSpec<'_>) -> Result<Decision, JournalError> {
         let decision = |action, reason: &str| Decision {
             action,
             reason: reason.to_owned(),
@@ -106,7 +133,7 @@ impl<'r> Recorded<'r> {
             }
         }
         if status != Status::Success && (self.is_retried(run, status) || self.is_setup(past)?) {
-            return Ok(decision(Action::Rerun, "retry requested"));
+            return Ok(decision(Action::Rerun, RETRY));
         }
         if status == Status::Success
             && let Some(reason) = self.evaluates(run, past)?
@@ -146,10 +173,12 @@ impl<'r> Recorded<'r> {
             "problem" => format!("problem:{}", run.problem_id().to_str()),
             other => other.to_owned(),
         };
-        if wishes.changed == Changed::Accept || wishes.accepted.contains(&named) {
+        let reason = format!("{ACCEPTED}{difference}");
+        let was_accepted = self.accepted.get(&run.run_id.to_string()) == Some(&reason);
+        if was_accepted || wishes.changed == Changed::Accept || wishes.accepted.contains(&named) {
             return Decision {
                 action: Action::Reuse,
-                reason: format!("accepted: {difference}"),
+                reason,
             };
         }
         Decision {

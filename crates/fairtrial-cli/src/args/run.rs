@@ -50,7 +50,7 @@ pub(crate) struct ResumeArgs {
     pub(crate) again: AgainArgs,
 }
 
-/// Run failed runs again, and nothing else but what never ran
+/// Run failed runs again, and nothing else
 #[derive(Debug, Args)]
 pub(crate) struct RetryArgs {
     /// The study's directory

@@ -81,9 +81,8 @@ fn decided<T>(
     };
     let history = reader.history().map_err(failed)?;
     let wishes = Wishes::default();
-    Ok(act(&Recorded::new(
-        plan, &history, &reader, &ready, &wishes,
-    )))
+    let recorded = Recorded::new(plan, &history, &reader, &ready, &wishes).map_err(failed)?;
+    Ok(act(&recorded))
 }
 
 /// Each fault on a line of its own.

@@ -45,6 +45,7 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<ExitCode, Failure> {
 pub(crate) fn retry(args: &RetryArgs) -> Result<ExitCode, Failure> {
     let wishes = Wishes {
         retry: statuses(&args.status).map_err(|problem| Failure::usage("--status", problem))?,
+        only_retries: true,
         retry_runs: args.runs.iter().cloned().collect(),
         retry_conditions: args.conditions.iter().cloned().collect(),
         ..Wishes::default()

@@ -383,6 +383,16 @@ fn a_change_is_named_and_only_what_it_touches_runs_again() {
         ),
         0,
     );
+    plan(json!({"reuse": 8})); // that it was accepted is known
+    assert_eq!(
+        ask(
+            &shell,
+            "artifacts/c",
+            "SELECT count(*) FROM decisions WHERE reason LIKE 'accepted: agent changed%'"
+        ),
+        ["4"]
+    );
+    shell.write("agent_b.py", &agent.replace("'x':", "'z': 1, 'x':"));
     let done = run(
         &shell,
         &["run", "study.yaml", "--resume", "--rerun", "changed"],
