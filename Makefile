@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 FAIRTRIAL := target/release/fairtrial
 
-.PHONY: build demo package test hostile check foreign lint bench docs clean
+.PHONY: build demo package test hostile torture check foreign lint bench docs clean
 
 build:
 	cargo build --release -p fairtrial-cli
@@ -29,6 +29,10 @@ test: $(VENV)/.done
 # Needs root, for the cage. `make hostile HOSTILE="--only H5,H7 --level none"` runs a part; `--fast` is `make test`'s.
 hostile:
 	bash .ci/hostile $(HOSTILE)
+
+# A study killed at 200 random points and gone on with each time. `make torture TORTURE="500 7"`: kills and seed.
+torture: build
+	$(PYTHON) .ci/torture.py $(FAIRTRIAL) $(TORTURE)
 
 # Types, stubs, examples in docstrings, and the wheel.
 check: package

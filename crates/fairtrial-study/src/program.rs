@@ -43,6 +43,9 @@ pub(crate) struct Program {
 impl Program {
     /// Reads what the binding names. `directory` is the study file's.
     pub(crate) fn load(binding: &Binding, directory: &Path) -> Result<Self, Fault> {
+        // Calls run elsewhere.
+        let here = std::env::current_dir().unwrap_or_default();
+        let directory = &here.join(directory);
         let unreadable = |path: &Path, error: std::io::Error| {
             let message = format!("cannot read `{}`: {error}", path.display());
             fault(&binding.place, "file", message, "")
@@ -151,18 +154,23 @@ impl Program {
         }
     }
 
-    /// A program that is named by a path is beside the study file.
+    /// What is written as a path is beside the study file (ST-5): a program with a `/`, an argument that begins with
+    /// `./` or `../`. The call itself runs in a directory of its own.
     fn argv(&self) -> Vec<OsString> {
         let EntryPoint::Command(argv) = &self.binding.entry else {
             return Vec::new();
         };
-        let mut argv: Vec<_> = argv.iter().map(OsString::from).collect();
-        if let Some(program) = argv.first_mut()
-            && program.to_string_lossy().contains('/')
-        {
-            *program = self.directory.join(&*program).into_os_string();
-        }
-        argv
+        let is_path = |place: usize, text: &str| {
+            text.starts_with("./") || text.starts_with("../") || (place == 0 && text.contains('/'))
+        };
+        let resolved = argv
+            .iter()
+            .enumerate()
+            .map(|(place, text)| match is_path(place, text) {
+                true => self.directory.join(text).into_os_string(),
+                false => text.into(),
+            });
+        resolved.collect()
     }
 
     /// A path is beside the study file; a name is searched for.

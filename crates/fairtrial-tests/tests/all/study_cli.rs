@@ -218,7 +218,7 @@ const DRAWS: &str = "
 import random, time
 def draw(run):
     first = random.random()
-    time.sleep(random.random() * 0.02)
+    time.sleep(random.random() * 0.002)
     try:
         import numpy
         third = float(numpy.random.random())
@@ -637,7 +637,7 @@ async fn what_was_recorded_survives_a_kill_and_is_not_run_again() {
     draws(&shell, "fresh");
     let whole = shell
         .read("study.yaml")
-        .replace("replicates: 4", "replicates: 40");
+        .replace("replicates: 4", "replicates: 250");
     shell.write("study.yaml", &whole);
     ends(
         &run(&shell, &["run", "study.yaml", "--out", "calm", "-j", "2"]),
@@ -940,4 +940,44 @@ fn a_rescore_evaluates_and_never_runs_an_agent() {
         ask(&shell, "out", "SELECT count(*) FROM evaluations"),
         ["6"]
     );
+}
+
+/// The examples do what they show.
+#[test]
+fn the_examples_run() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/studies");
+    let shell = Shell::new();
+    for (name, code, said) in [
+        ("monty_hall", 0, "40 runs: 40 success"),
+        ("tours", 3, "3 evaluations not well"),
+        ("shell", 0, "8 runs: 8 success"),
+    ] {
+        let study = examples.join(name).join("study.yaml").display().to_string();
+        let done = run(&shell, &["run", &study, "--out", name, "-j", "2"]);
+        ends(&done, code);
+        assert!(done.stdout.contains(said), "{}", done.stdout);
+    }
+    let wins = |strategy: &str| -> f64 {
+        let conditions = table(&shell, "monty_hall/conditions.csv");
+        let condition = conditions.iter().find(|row| row["strategy"] == strategy);
+        let id = &condition.expect("there is one")["condition_id"];
+        let runs = table(&shell, "monty_hall/runs.csv");
+        let rates = runs.iter().filter(|row| row["condition_id"] == *id);
+        let rates: Vec<f64> = rates
+            .map(|row| row["primary_outcome"].parse().expect("a number"))
+            .collect();
+        rates.iter().sum::<f64>() / rates.len() as f64
+    };
+    assert!(wins("stay") < 0.4 && wins("switch") > 0.6);
+    // Paths are the file's, wherever one is.
+    let here = shell.path().join("here");
+    std::fs::create_dir(&here).expect("it can be made");
+    for file in ["study.yaml", "loop.sh", "sum.awk"] {
+        std::fs::copy(examples.join("shell").join(file), here.join(file)).expect("it is there");
+    }
+    let done = shell
+        .fairtrial(["run", "study.yaml", "--out", "out"])
+        .current_dir(&here)
+        .run();
+    ends(&done, 0);
 }

@@ -1,0 +1,73 @@
+"""Three searches for a short tour, one of which hangs, crashes or lies now and then, and who judges them."""
+
+import math
+import os
+import random
+import time
+
+
+def places(problem):
+    count = problem["payload"]["cities"]
+    if problem["payload"]["shape"] == "ring":
+        angles = [2 * math.pi * i / count for i in range(count)]
+        return [(math.cos(angle), math.sin(angle)) for angle in angles]
+    own = random.Random(count)  # the same cities for everybody
+    return [(own.random(), own.random()) for _ in range(count)]
+
+
+def length(cities, tour):
+    return sum(math.dist(cities[a], cities[b]) for a, b in zip(tour, tour[1:] + tour[:1]))
+
+
+def first_tour(cities, start):
+    rest = list(range(len(cities)))
+    random.shuffle(rest)
+    if start == "random":
+        return rest
+    tour = [rest.pop()]
+    while rest:
+        nearest = min(rest, key=lambda city: math.dist(cities[city], cities[tour[-1]]))
+        rest.remove(nearest)
+        tour.append(nearest)
+    return tour
+
+
+def improve(run, is_better):
+    factors, cities = run["condition"]["factors"], places(run["problem"])
+    tour = first_tour(cities, factors["start"])
+    now = length(cities, tour)
+    for step in range(factors["steps"]):
+        i, j = sorted(random.sample(range(len(tour) + 1), 2))
+        other = tour[:i] + tour[i:j][::-1] + tour[j:]
+        then = length(cities, other)
+        if is_better(then - now, step / factors["steps"]):
+            tour, now = other, then
+    return {"output": {"tour": tour}, "metrics": {"claimed_length": now}}
+
+
+def descent(run):
+    return improve(run, lambda change, _: change < 0)
+
+
+def annealing(run):
+    return improve(run, lambda change, done: change < 0 or random.random() < math.exp(-30 * change * (0.1 + done)))
+
+
+def hasty(run):
+    chance = random.random()
+    if chance < 0.15:
+        time.sleep(60)
+    if chance < 0.3 and run["attempt"] == 1:
+        os.abort()
+    result = descent(run)
+    if chance > 0.85:
+        result["output"]["tour"] = result["output"]["tour"][::2]  # half a tour is short
+    return result
+
+
+def judge(task):
+    """Measures the tour itself: what an agent claims is no evidence."""
+    cities, tour = places(task["run"]["problem"]), task["output"]["tour"]
+    if sorted(tour) != list(range(len(cities))):
+        raise ValueError(f"no tour: {len(set(tour))} of {len(cities)} cities")
+    return {"length": length(cities, tour)}
