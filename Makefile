@@ -11,6 +11,7 @@ build:
 
 demo: build
 	@$(PYTHON) examples/demo.py $(FAIRTRIAL)
+	@$(PYTHON) examples/study.py $(FAIRTRIAL)
 
 $(VENV)/.done: requirements-test.txt python/tests/package/requirements.txt
 	$(PYTHON) -m venv $(VENV)
