@@ -60,6 +60,28 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year, month, day)
 }
 
+/// Nanoseconds since 1970 of a time as [`time_text`] writes it.
+pub(crate) fn parse_time(text: &str) -> Option<i64> {
+    let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    let fraction = text.get(19..)?.strip_suffix("+00:00")?;
+    let micros: i64 = match fraction.strip_prefix('.') {
+        Some(digits) => format!("{digits:0<6}").get(..6)?.parse().ok()?,
+        None if fraction.is_empty() => 0,
+        None => return None,
+    };
+    // The day whose date it is, from a guess that is never too late and at most a few days early.
+    let guess = (year - 1970) * 365 + (year - 1969) / 4 - (year - 1901) / 100 + (year - 1601) / 400;
+    let mut days = guess + (month - 1) * 28 + day - 1;
+    while civil(days) < (year, month, day) {
+        days += 1;
+    }
+    let is_there = civil(days) == (year, month, day) && hour < 24 && minute < 60 && second < 60;
+    let seconds = days * 86_400 + hour * 3600 + minute * 60 + second;
+    is_there.then_some(seconds * 1_000_000_000 + micros * 1000)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,7 +100,10 @@ mod tests {
             (-1, "1969-12-31T23:59:59.999999+00:00"),
         ] {
             assert_eq!(time_text(ns, Precision::Microseconds), expected);
+            assert_eq!(parse_time(expected), Some(ns.div_euclid(1000) * 1000));
         }
+        assert_eq!(parse_time("2026-02-30T00:00:00+00:00"), None);
+        assert_eq!(parse_time("yesterday"), None);
         assert_eq!(
             time_text(1, Precision::Seconds),
             "1970-01-01T00:00:00+00:00"

@@ -13,6 +13,7 @@ use crate::canonical::{canonical_json, sha256_hex};
 use crate::clock::{Precision, now_ns, time_text};
 use crate::compat::Compat;
 use crate::fault::Invalid;
+use crate::import;
 use crate::journal::{
     Decision as DecisionRecord, FILE_NAME, History, Invocation, Journal, JournalError, Meta,
     Reader, Record, Status,
@@ -74,6 +75,8 @@ pub struct Summary {
     pub evaluations_failed: u64,
     /// Recorded runs that are no longer planned.
     pub orphans: u64,
+    /// What was odd about what was there.
+    pub warnings: Vec<String>,
 }
 
 impl Summary {
@@ -166,11 +169,17 @@ pub async fn execute<B: Backend + 'static>(
         source,
     };
     fs::create_dir_all(request.directory).map_err(io)?;
+    let imports = request.mode == Mode::Resume && !request.directory.join(FILE_NAME).exists();
     let journal = Arc::new(open_journal(request)?);
+    let warnings = match imports {
+        true => import::import(request.plan, &ready, &journal, request.directory)?,
+        false => Vec::new(),
+    };
     let ran = run_under(request, &ready, &journal, backend, stop, told).await;
     let (end, tally) = ran?;
     let reader = journal.reader()?;
-    let summary = summarise(request, &reader, Some(end), tally)?;
+    let mut summary = summarise(request, &reader, Some(end), tally)?;
+    summary.warnings = warnings;
     export(request, &ready, &reader)?;
     Ok(summary)
 }
@@ -381,6 +390,7 @@ fn summarise(
         counts,
         evaluations_failed,
         orphans: history.len() as u64 - known,
+        warnings: Vec::new(),
     })
 }
 

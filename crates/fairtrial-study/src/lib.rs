@@ -18,6 +18,7 @@ mod expression;
 mod fault;
 mod files;
 mod identity;
+mod import;
 mod job;
 pub mod journal;
 mod json_out;

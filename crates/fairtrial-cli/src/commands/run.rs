@@ -176,6 +176,9 @@ fn perform(
         }
         ended.map_err(failure)
     })?;
+    for warning in &summary.warnings {
+        writeln!(Shown::on(io::stderr()), "{warning}").unwrap_or_default(); // nobody is there to be told
+    }
     show(&plan, directory, &summary);
     Ok(exit_code(&summary, plan.len(), how))
 }
