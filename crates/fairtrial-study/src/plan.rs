@@ -336,7 +336,8 @@ mod tests {
     fn forged_ids_of_one_digit_collide_and_both_runs_are_named() {
         let text = "study_id: s\ntitle: t\nproblem_ids: [p]\nfactors: {x: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]}\n";
         let study = Study::parse("study.yaml".as_ref(), text, None).expect("a valid study");
-        let invalid = Plan::with_id_digits(Cow::Borrowed(&study), None, 1).expect_err("17 runs have 16 ids");
+        let invalid =
+            Plan::with_id_digits(Cow::Borrowed(&study), None, 1).expect_err("17 runs have 16 ids");
         let line = invalid.to_string();
         assert!(
             line.contains("two runs have the id run-00000000000"),
