@@ -5,11 +5,12 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use fairtrial_exec::{Backend as _, LocalBackend, Shutdown};
 use fairtrial_study::journal::{History, JournalError, Reader, Status};
+use fairtrial_study::provenance::{self, Site};
 use fairtrial_study::{
     Changed, DRE_CALLER, ExecuteError, Mode, Plan as StudyPlan, Request, RunRecord, Stop, Summary,
-    Tally, Value, Wishes, execute, plain_data,
+    Tally, Value, Wishes, execute,
 };
-use pyo3::exceptions::{PyFileExistsError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyFileExistsError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tokio::sync::watch;
@@ -21,7 +22,7 @@ use crate::{EngineError, InvalidStudy, process};
 /// How a study is to be run, as Python's dict gives it.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct GivenRequest {
+pub(crate) struct GivenRequest {
     directory: PathBuf,
     mode: String,
     retry: Vec<String>,
@@ -29,13 +30,19 @@ struct GivenRequest {
     workers: usize,
     argv: Vec<String>,
     host: String,
-    /// As data.
-    provenance: Vec<u8>,
+    platform: String,
+    python_version: String,
+    packages: Vec<(String, String)>,
 }
 
 impl GivenRequest {
     fn read<'r>(&'r self, plan: &'r Plan) -> PyResult<Request<'r>> {
-        let provenance = plain_data(&self.provenance, "provenance");
+        let site = Site {
+            host: self.host.clone(),
+            platform: self.platform.clone(),
+            python_version: Some(self.python_version.clone()),
+            packages: self.packages.clone(),
+        };
         Ok(Request {
             plan: &plan.plan,
             directory: &self.directory,
@@ -50,7 +57,7 @@ impl GivenRequest {
             input: plan.input.to_vec(),
             argv: self.argv.clone(),
             host: self.host.clone(),
-            provenance: Some(provenance.map_err(PyTypeError::new_err)?),
+            provenance: Some(provenance::captured(&site)),
         })
     }
 

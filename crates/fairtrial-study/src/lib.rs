@@ -30,6 +30,7 @@ mod number;
 mod pickle;
 mod plan;
 mod program;
+pub mod provenance;
 mod random;
 mod read;
 mod ready;
