@@ -35,8 +35,8 @@ class Binder:
         as_dre = options.get("contract", "dre" if self.calls_as_dre else "run") == "dre"
         _check_callable(what, called, as_dre)
         name, content = _identity(called)
-        version = getattr(called, "version", None)
-        if "version" not in options and isinstance(version, (str, int)):
+        version = options.get("version", getattr(called, "version", None))
+        if isinstance(version, (str, int)):
             options["version"] = str(version)
         if options.get("version") is None and content is None:
             self.unknown.append(what)
