@@ -104,9 +104,16 @@ impl Study {
 
     /// What is to run. Starts nothing.
     fn plan(&self, py: Python<'_>) -> PyResult<Plan> {
-        let planned = py.detach(|| -> Result<_, Invalid> {
-            self.study.resolve_bindings()?;
-            StudyPlan::own(self.study.clone(), None)
+        let planned = py.detach(|| {
+            let resolved = self.study.resolve_bindings();
+            match (resolved, StudyPlan::own(self.study.clone(), None)) {
+                (Ok(()), planned) => planned,
+                (Err(unresolved), Ok(_)) => Err(unresolved),
+                (Err(mut both), Err(unplanned)) => {
+                    both.faults.extend(unplanned.faults);
+                    Err(both)
+                }
+            }
         });
         Ok(Plan {
             plan: Arc::new(planned.map_err(invalid)?),
