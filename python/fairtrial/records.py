@@ -87,7 +87,19 @@ class RunRecord:
 
 
 class RunRecords(Pages[RunRecord]):
-    """The runs of a study in plan order, read from its journal as they are looked at."""
+    """The runs of a study in plan order, read from its journal as they are looked at.
+
+    >>> import fairtrial as ft, pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "study.yaml")
+    >>> _ = path.write_text("study_id: halves\\ntitle: Halves\\nfactors: {x: [0, 2]}\\n")
+    >>> runs = ft.run_study(
+    ...     path,
+    ...     condition_runner=lambda run: {"output": {"y": 1 / run["condition"]["factors"]["x"]}},
+    ...     output_dir=path.with_name("results"),
+    ... )
+    >>> runs.counts, runs[0].error, runs[1].outputs
+    ({'failed': 1, 'success': 1}, 'ZeroDivisionError: division by zero', {'y': 0.5})
+    """
 
     def __init__(self, records: _engine.Records) -> None:
         def read(first: int, count: int) -> list[RunRecord]:

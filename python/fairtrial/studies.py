@@ -25,7 +25,7 @@ class Study:
 
     >>> import fairtrial as ft, pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "study.yaml")
-    >>> _ = path.write_text("study_id: sizes\\ntitle: Sizes\\nfactors: {size: [1, 2]}\\nagent_specs: [a, b]\\n")
+    >>> _ = path.write_text("study_id: sizes\\ntitle: Sizes\\nfactors: {size: [1, 2]}\\n")
     >>> study = ft.Study.load(path)
     >>> study.study_id, len(study.plan(condition_runner=print))
     ('sizes', 2)
@@ -99,7 +99,15 @@ class Study:
 
 
 class Plan:
-    """What a study would run: conditions, and runs in plan order, each made when it is looked at."""
+    """What a study would run: conditions, and runs in plan order, each made when it is looked at.
+
+    >>> import fairtrial as ft, pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "study.yaml")
+    >>> _ = path.write_text("study_id: sizes\\ntitle: Sizes\\nfactors: {size: [1, 2]}\\n")
+    >>> plan = ft.Study.load(path).plan()
+    >>> plan, plan.runs[1]["factors"]
+    (<Plan of 'sizes': 2 conditions, 2 runs>, {'size': 2})
+    """
 
     def __init__(self, _study_id: str, _plan: _engine.Plan) -> None:
         self.study_id = _study_id

@@ -1,4 +1,4 @@
-"""Studies from Python: section 13 of the study's requirements, and what of its contracts is about a host's functions."""
+"""Studies from Python: ST-87 and ST-88, and what of the study's contracts is about a host's functions."""
 
 import csv
 import os
