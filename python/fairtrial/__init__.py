@@ -33,13 +33,16 @@ from .errors import (
     QueueTimedOut,
     ResultError,
     SetupError,
+    StudyError,
     TimedOut,
     WorkerDied,
 )
 from .executor import Executor
 from .futures import Future
 from .outcomes import Error, Exit, Metrics, Outcome
+from .records import RunRecord, RunRecords
 from .running import arun, run, run_code, shutdown
+from .studies import Plan, Progress, Study, run_study
 from .waiting import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION, as_completed, wait
 
 if _TYPE_CHECKING:
@@ -66,9 +69,15 @@ __all__ = [
     "MemoryExceeded",
     "Metrics",
     "Outcome",
+    "Plan",
+    "Progress",
     "QueueTimedOut",
     "ResultError",
+    "RunRecord",
+    "RunRecords",
     "SetupError",
+    "Study",
+    "StudyError",
     "TimedOut",
     "WorkerDied",
     "__version__",
@@ -76,6 +85,7 @@ __all__ = [
     "as_completed",
     "run",
     "run_code",
+    "run_study",
     "shutdown",
     "wait",
 ]

@@ -1,27 +1,37 @@
 """The engine under the Python package: private, and liable to change without notice."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, final
 
 __all__ = [
     "ArgumentFile",
     "Backend",
     "EngineError",
+    "InvalidStudy",
     "Outcome",
     "Pending",
+    "Plan",
+    "Records",
+    "Study",
     "Tap",
     "Terms",
     "Watch",
     "__version__",
+    "dre_caller",
     "exiting",
     "forked",
     "parse_size",
+    "run_study",
 ]
 
 __version__: str
 
 class EngineError(RuntimeError):
     """The engine itself could not do its work; says nothing of the call."""
+
+class InvalidStudy(ValueError):
+    """What is wrong with a study, or with its directory; a line each."""
 
 @final
 class Backend:
@@ -71,6 +81,52 @@ class Pending:
     def take(self) -> Outcome: ...
 
 @final
+class Plan:
+    @property
+    def digest_runs(self) -> str: ...
+    @property
+    def is_standalone(self) -> bool: ...
+    @property
+    def warnings(self) -> list[str]: ...
+    def counts(self) -> tuple[int, int, int]: ...
+    def conditions(self) -> list[dict[str, Any]]: ...
+    def runs(self, first: int, count: int) -> list[dict[str, Any]]: ...
+
+@final
+class Records:
+    @property
+    def directory(self) -> Path: ...
+    @property
+    def counts(self) -> list[tuple[str, int]]: ...
+    def __len__(self) -> int: ...
+    def read(self, first: int, count: int) -> list[dict[str, Any]]: ...
+
+@final
+class Study:
+    @staticmethod
+    def load(path: str, compat: str | None) -> Study: ...
+    @property
+    def study_id(self) -> str: ...
+    @property
+    def compat(self) -> str: ...
+    @property
+    def output_dir(self) -> Path: ...
+    @property
+    def parallelism(self) -> int | None: ...
+    @property
+    def calls_as_dre(self) -> bool: ...
+    @property
+    def warnings(self) -> list[str]: ...
+    def definition(self) -> dict[str, Any]: ...
+    def bind(
+        self,
+        agents: list[tuple[str, dict[str, Any]]] | None,
+        problems: list[tuple[str, dict[str, Any]]] | None,
+        runner: dict[str, Any] | None,
+    ) -> Study: ...
+    def plan(self) -> Plan: ...
+
+@final
 class Tap:
     def __new__(cls) -> Tap: ...
     def next(self) -> tuple[int, bytes] | None: ...
@@ -92,6 +148,10 @@ class Watch:
     def put(self, thing: object) -> None: ...
     def close(self) -> None: ...
 
+def run_study(
+    plan: Plan, backend: Backend, request: dict[str, Any], told: Callable[[int, int, int, int, int], object] | None
+) -> Records: ...
+def dre_caller() -> str: ...
 def parse_size(text: str) -> int: ...
 def forked() -> None: ...
 def exiting() -> None: ...

@@ -48,6 +48,22 @@ def body(work: Any) -> bytes:
     return b"".join(_chunks(*dumps(work), None))
 
 
+def function(thing: Any) -> bytes:
+    """A callable by itself, in one piece, for calls whose arguments are pickled elsewhere."""
+    if _functions.goes_by_value(thing):
+        return _functions.pickled(thing, _dumps_by_value)
+    if not _functions.by_value_modules():
+        try:
+            data = _dumps(thing, 5)
+            if b"__main__" not in data:
+                return data
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            # As in `dumps`.
+    return _dumps_by_value(thing)
+
+
 def dumps(thing: Any) -> tuple[bytes, list[memoryview]]:
     """A pickle and its buffers."""
     buffers: list[pickle.PickleBuffer] = []

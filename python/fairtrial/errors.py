@@ -121,6 +121,23 @@ class QueueTimedOut(CandidateError, _Timeout):
     """
 
 
+class StudyError(ValueError):
+    """A study cannot be run as it is: what is wrong, a line each, as the command says it.
+
+    >>> import fairtrial as ft
+    >>> try:
+    ...     ft.Study.load("missing.yaml")
+    ... except ft.StudyError as error:
+    ...     print(error)
+    missing.yaml:1:1: cannot read it: No such file or directory; name a study file
+    """
+
+    @property
+    def lines(self) -> list[str]:
+        """Each fault, as `file:line:column: message; hint`."""
+        return str(self).splitlines()
+
+
 _BY_VERDICT: dict[str, type[CandidateError]] = {
     "timeout": TimedOut,
     "cpu_limit": TimedOut,

@@ -245,7 +245,6 @@ class _Terms:
         if self._made is None or self._made[0] != sys.path or self._made[1] != argv:
             given = self.given
             env = dict(os.environ) if given["env"] == "inherit" else given["env"]
-            here = _cwd()
             python = {
                 "python": given["python"],
                 "python_path": [],
@@ -253,17 +252,23 @@ class _Terms:
                 "preload": [*given["preload"], *(["cloudpickle"] if self.isolation == "fresh" else [])],
                 "isolation": self.isolation,
                 "result": given["result"],
-                "host": {
-                    "sys_path": [entry or here for entry in sys.path if isinstance(entry, str) and (entry or here)],
-                    "argv": list(argv),
-                    "faulthandler": os.environ.get("PYTHONFAULTHANDLER") != "0",
-                    "authkey": current_process().authkey.hex(),
-                    "initializer": given["initializer"],
-                },
+                "host": of_host(given["initializer"]),
             }
             made = _engine.Terms.pickled(engine_terms(self, env), python)
             self._made = list(sys.path), list(argv), made  # at once: other threads look at it
         return self._made[2]
+
+
+def of_host(initializer: bytes | None = None) -> dict[str, Any]:
+    """What workers that run the host's own functions get of it."""
+    here = _cwd()
+    return {
+        "sys_path": [entry or here for entry in sys.path if isinstance(entry, str) and (entry or here)],
+        "argv": list(getattr(sys, "argv", [])),
+        "faulthandler": os.environ.get("PYTHONFAULTHANDLER") != "0",
+        "authkey": current_process().authkey.hex(),
+        "initializer": initializer,
+    }
 
 
 def _checked(given: dict[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,18 @@ pub(crate) struct Backend {
     generation: u64,
 }
 
+impl Backend {
+    /// The engine itself; refused in a forked child, which has none.
+    pub(crate) fn engine(&self) -> PyResult<Arc<LocalBackend>> {
+        if self.generation == process::generation() {
+            return Ok(Arc::clone(&self.backend));
+        }
+        Err(PyRuntimeError::new_err(
+            "this engine was made before os.fork(): only the parent process can use it",
+        ))
+    }
+}
+
 /// Options as Python's dict gives them; None leaves the default.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -244,7 +256,7 @@ impl Backend {
 }
 
 /// Tells whoever waits for the end, by being dropped.
-struct Ending(Arc<(Mutex<bool>, Condvar)>);
+pub(crate) struct Ending(pub(crate) Arc<(Mutex<bool>, Condvar)>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
@@ -351,7 +363,7 @@ fn engine_error(error: fairtrial_exec::EngineError) -> PyErr {
 }
 
 /// Runs a future that needs no runtime.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {

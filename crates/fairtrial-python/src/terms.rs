@@ -52,7 +52,7 @@ struct GivenSandbox {
 /// An interpreter's terms as Python's dict gives them.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct GivenPython {
+pub(crate) struct GivenPython {
     python: String,
     python_path: Vec<PathBuf>,
     preload: Vec<String>,
@@ -198,7 +198,7 @@ impl GivenSandbox {
 }
 
 impl GivenPython {
-    fn read(self) -> PyResult<PythonTerms> {
+    pub(crate) fn read(self) -> PyResult<PythonTerms> {
         Ok(PythonTerms {
             python: self.python,
             python_path: self.python_path,

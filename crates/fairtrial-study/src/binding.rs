@@ -5,6 +5,7 @@ use std::time::Duration;
 use fairtrial_exec::{Isolation, Limits, Sandbox};
 
 use crate::fault::Place;
+use crate::host::HostFunction;
 use crate::value::Value;
 
 /// A program and its terms.
@@ -39,6 +40,8 @@ pub enum EntryPoint {
         /// Its function.
         function: String,
     },
+    /// A function of the host program's.
+    Host(HostFunction),
 }
 
 /// On which terms a program runs, the study's defaults filled in.

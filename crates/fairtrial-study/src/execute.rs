@@ -289,7 +289,7 @@ fn record_acceptance(request: &Request<'_>, ready: &Ready) -> Result<(), Execute
 }
 
 fn open_journal(request: &Request<'_>) -> Result<Journal, JournalError> {
-    let study = request.plan.study;
+    let study = &*request.plan.study;
     let meta = Meta {
         study_id: &study.study_id,
         compat: study.compat.name(),

@@ -17,6 +17,7 @@ mod execute;
 mod expression;
 mod fault;
 mod files;
+mod host;
 mod identity;
 mod import;
 mod job;
@@ -27,8 +28,10 @@ mod load;
 mod moment;
 mod node;
 mod number;
+mod pickle;
 mod plan;
 mod program;
+pub mod provenance;
 mod random;
 mod read;
 mod ready;
@@ -59,10 +62,12 @@ pub use design::{
 pub use execute::{ExecuteError, Mode, Request, Summary, execute};
 pub use expression::{ErrorKind, Expression, ExpressionError, Scope};
 pub use fault::{Fault, Invalid, Place};
+pub use host::{HostBinding, HostBindings, HostFunction, HostPacket, plain_data};
 pub use moment::Moment;
 pub use plan::{
     Action, ActionCounts, Coverage, Decide, Decision, Fresh, Picker, Plan, RunId, RunSpec, Share,
 };
+pub use program::DRE_CALLER;
 pub use random::Random;
 pub use ready::Ready;
 pub use recorded::{Changed, Recorded, Rescore, Wishes};

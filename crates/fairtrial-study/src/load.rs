@@ -197,6 +197,7 @@ fn bindings_of(reader: &mut Reader, top: &Record<'_>, directory: &Path) -> Bindi
             .and_then(|node| bindings::binding(reader, node, "`evaluator`", defaults)),
         runner: given("runner")
             .and_then(|node| bindings::binding(reader, node, "`runner`", defaults)),
+        defaults: defaults.to_vec(),
     };
     if given("runner").is_some() {
         for key in ["agents", "problems"] {

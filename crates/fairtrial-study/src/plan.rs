@@ -11,6 +11,7 @@ mod select;
 mod table;
 mod walk;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use sha2::{Digest, Sha256};
@@ -36,7 +37,7 @@ const MOST_RUNS: u64 = 200_000_000;
 #[derive(Debug)]
 pub struct Plan<'s> {
     /// The study.
-    pub study: &'s Study,
+    pub study: Cow<'s, Study>,
     /// Its conditions.
     pub design: Design,
     /// Whether conditions run by themselves.
@@ -62,26 +63,31 @@ pub struct Plan<'s> {
 impl<'s> Plan<'s> {
     /// Plans a study. Starts nothing; `caller` evaluates `callable_ref` rules.
     pub fn build(study: &'s Study, caller: Option<RuleCaller<'_>>) -> Result<Self, Invalid> {
-        Self::with_id_digits(study, caller, RunId::DIGITS)
+        Self::with_id_digits(Cow::Borrowed(study), caller, RunId::DIGITS)
+    }
+
+    /// As [`Plan::build`], for whoever keeps the plan and not the study.
+    pub fn own(study: Study, caller: Option<RuleCaller<'_>>) -> Result<Plan<'static>, Invalid> {
+        Plan::with_id_digits(Cow::Owned(study), caller, RunId::DIGITS)
     }
 
     /// With shorter run ids, so that a test can see them collide.
     pub(crate) fn with_id_digits(
-        study: &'s Study,
+        study: Cow<'s, Study>,
         caller: Option<RuleCaller<'_>>,
         id_digits: u32,
     ) -> Result<Self, Invalid> {
-        let design = Design::build(study, caller)?;
+        let design = Design::build(&study, caller)?;
         let mut warnings = study.warnings.clone();
         warnings.extend(design.warnings.iter().cloned());
         let is_standalone = study.is_standalone();
-        warnings.extend(standing(study, is_standalone));
+        warnings.extend(standing(&study, is_standalone));
         let mut plan = Self {
-            study_sha256: study_sha256(study),
+            study_sha256: study_sha256(&study),
             digest_conditions: digest_conditions(&design),
             digest_runs: String::new(),
             coverage: Coverage::default(),
-            cast: Cast::of(study, is_standalone),
+            cast: Cast::of(&study, is_standalone),
             selection: Selection::All,
             order: Vec::new(),
             runs: 0,
@@ -174,7 +180,7 @@ impl<'s> Plan<'s> {
             let hint = "raise it, or choose by `sample: balanced` or `sample: first`";
             return Err(refused(&budget.place, message, hint));
         }
-        self.selection = Selection::of(self.study, &self.design, &sizes, most);
+        self.selection = Selection::of(&self.study, &self.design, &sizes, most);
         Ok(())
     }
 
@@ -330,7 +336,8 @@ mod tests {
     fn forged_ids_of_one_digit_collide_and_both_runs_are_named() {
         let text = "study_id: s\ntitle: t\nproblem_ids: [p]\nfactors: {x: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]}\n";
         let study = Study::parse("study.yaml".as_ref(), text, None).expect("a valid study");
-        let invalid = Plan::with_id_digits(&study, None, 1).expect_err("17 runs have 16 ids");
+        let invalid =
+            Plan::with_id_digits(Cow::Borrowed(&study), None, 1).expect_err("17 runs have 16 ids");
         let line = invalid.to_string();
         assert!(
             line.contains("two runs have the id run-00000000000"),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use fairtrial_exec::value::{Value as Data, encode};
 use fairtrial_exec::{
-    Call, CommandWork, DEFAULT_LEVEL, Isolation, PythonTerms, ResultFormat, Sandbox, SourceWork,
-    Work,
+    Call, CommandWork, DEFAULT_LEVEL, Isolation, Level, PickledWork, PythonTerms, ResultFormat,
+    Sandbox, SourceWork, Work,
 };
 
 use num_bigint::BigInt;
@@ -17,11 +17,16 @@ use num_bigint::BigInt;
 use crate::binding::{Binding, Contract, EntryPoint};
 use crate::canonical::{canonical_json, sha256_hex};
 use crate::fault::{Fault, fault};
+use crate::host::HostFunction;
+use crate::pickle;
 use crate::value::Value;
 
-/// Appended to a Python file whose function is called as DRE calls it.
-const DRE_CALLER: &str = include_str!("contract/dre.py");
+/// Python text whose `__fairtrial_dre__` calls a function, or one that it finds by name, as DRE calls it: appended to
+/// files.
+pub const DRE_CALLER: &str = include_str!("contract/dre.py");
 const DRE_FUNCTION: &str = "__fairtrial_dre__";
+/// In the number of a pickle's buffers: its function comes before it (see the worker protocol).
+const FUNCTION_BY_VALUE: u64 = 1 << 63;
 
 /// A binding, ready to run.
 #[derive(Debug)]
@@ -68,7 +73,7 @@ impl Program {
             EntryPoint::Source { source, .. } => {
                 Some((Arc::from(source.as_str()), "<source>".to_owned()))
             }
-            EntryPoint::Command(_) => None,
+            EntryPoint::Command(_) | EntryPoint::Host(_) => None,
         };
         let files = hashed_files(&binding.terms.files, directory)
             .map_err(|(path, error)| unreadable(&path, error))?;
@@ -97,6 +102,9 @@ impl Program {
     /// A call with one plain value: the run, or what is to be evaluated. `seed` is the run's.
     pub(crate) fn call(&self, argument: &Value, seed: u64) -> Call {
         let work = match &self.source {
+            None if let EntryPoint::Host(function) = &self.binding.entry => {
+                self.host_work(function, [argument])
+            }
             None => Work::Command(CommandWork {
                 argv: self.argv(),
                 stdin: [canonical_json(argument).as_bytes(), b"\n"].concat(),
@@ -114,6 +122,12 @@ impl Program {
 
     /// A call of a function that expects DRE's objects (SF-45), or its evaluator.
     pub(crate) fn dre_call(&self, parts: [&Value; 3], evaluates: bool, seed: u64) -> Call {
+        if let EntryPoint::Host(function) = &self.binding.entry {
+            let [packet, condition, run] = parts;
+            let evaluates = Value::Bool(evaluates);
+            let work = self.host_work(function, [packet, condition, run, &evaluates]);
+            return self.on_terms(work, seed);
+        }
         let (text, filename) = match &self.source {
             Some((text, filename)) => (&**text, filename.clone()),
             None => ("", String::new()),
@@ -131,10 +145,35 @@ impl Program {
         self.on_terms(work, seed)
     }
 
+    /// A call of the host's function; one that is called as DRE calls it is wrapped in what does so.
+    fn host_work<'v>(
+        &self,
+        function: &HostFunction,
+        arguments: impl IntoIterator<Item = &'v Value>,
+    ) -> Work {
+        let arguments = pickle::arguments(arguments);
+        let numbers = [
+            arguments.len() as u64,
+            FUNCTION_BY_VALUE,
+            function.pickle.len() as u64,
+        ];
+        let head = numbers.map(u64::to_le_bytes).concat();
+        let body = [&head, &*function.pickle, &arguments].concat();
+        Work::Pickled(PickledWork {
+            body: body.into(),
+            python: self.python(),
+        })
+    }
+
     fn on_terms(&self, work: Work, seed: u64) -> Call {
         let terms = &self.binding.terms;
         let mut call = Call::new(work);
         call.env = self.env.clone();
+        if matches!(self.binding.entry, EntryPoint::Host(_)) {
+            // As files' functions have it of the engine (ST-38); a host's other calls hash as their host does.
+            let seed = call.env.entry("PYTHONHASHSEED".into());
+            seed.or_insert_with(|| Some("0".into()));
+        }
         call.env
             .insert("FAIRTRIAL_SEED".into(), Some(seed.to_string().into()));
         call.timeout = terms.timeout;
@@ -150,7 +189,7 @@ impl Program {
     fn function(&self) -> &str {
         match &self.binding.entry {
             EntryPoint::Python { function, .. } | EntryPoint::Source { function, .. } => function,
-            EntryPoint::Command(_) => "",
+            EntryPoint::Command(_) | EntryPoint::Host(_) => "",
         }
     }
 
@@ -184,6 +223,9 @@ impl Program {
 
     fn python(&self) -> PythonTerms {
         let terms = &self.binding.terms;
+        if let EntryPoint::Host(function) = &self.binding.entry {
+            return self.host_python(&function.python);
+        }
         PythonTerms {
             python: self.interpreter(),
             python_path: self.python_path.clone(),
@@ -192,6 +234,26 @@ impl Program {
             result: ResultFormat::Data,
             host: None,
         }
+    }
+}
+
+impl Program {
+    /// The host's interpreter, on the binding's terms.
+    fn host_python(&self, of_host: &PythonTerms) -> PythonTerms {
+        let terms = &self.binding.terms;
+        let mut python = of_host.clone();
+        python.python_path.extend(self.python_path.iter().cloned());
+        python.preload.extend(terms.preload.iter().cloned());
+        python.isolation = terms.isolation;
+        python.result = ResultFormat::Data;
+        let level = terms.sandbox.as_ref().map_or(DEFAULT_LEVEL, |s| s.level);
+        if level != Level::None
+            && let Some(host) = &mut python.host
+        {
+            // Who is not trusted with the machine is not trusted with the host's connections.
+            Arc::make_mut(host).authkey = None;
+        }
+        python
     }
 }
 
@@ -268,6 +330,11 @@ fn content(binding: &Binding, source: Option<&str>, files: Value) -> Value {
         EntryPoint::Python { file, function } => ("python", Value::texts([file, function])),
         EntryPoint::Source { function, .. } => ("source", Value::text(function)),
         EntryPoint::Command(argv) => ("command", Value::texts(argv)),
+        EntryPoint::Host(function) => ("host", Value::text(&function.name)),
+    };
+    let source = match &binding.entry {
+        EntryPoint::Host(function) => text(&function.content_sha256),
+        _ => source.map_or(Value::Null, |text| Value::Text(sha256_hex(text.as_bytes()))),
     };
     let contract = match terms.contract {
         Contract::Run => "run",
@@ -276,10 +343,7 @@ fn content(binding: &Binding, source: Option<&str>, files: Value) -> Value {
     Value::map([
         ("kind", Value::text(kind)),
         ("entry", entry),
-        (
-            "source",
-            source.map_or(Value::Null, |text| Value::Text(sha256_hex(text.as_bytes()))),
-        ),
+        ("source", source),
         ("files", files),
         (
             "env",

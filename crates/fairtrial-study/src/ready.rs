@@ -69,7 +69,7 @@ pub struct Ready {
 impl Ready {
     /// Loads every program that the plan needs; says which cannot be.
     pub fn load(plan: &Plan<'_>) -> Result<Self, Invalid> {
-        let study = plan.study;
+        let study = &*plan.study;
         let mut findings = Findings::default();
         let mut ready = Self {
             bindings: study.bindings.clone(),

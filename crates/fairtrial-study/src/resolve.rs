@@ -50,6 +50,7 @@ impl Study {
             EntryPoint::Source { source, function } => {
                 look_in(source, "source", function, binding, findings);
             }
+            EntryPoint::Host(_) => {}
             EntryPoint::Command(argv) => {
                 if !self.is_program(&argv[0]) {
                     let message = format!("`{}` is no program that can be run", short(&argv[0]));

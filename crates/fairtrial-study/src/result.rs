@@ -279,7 +279,7 @@ pub(crate) fn plain(data: &Data, path: &str) -> Result<Value, String> {
 fn not_plain<T>(path: &str, what: &str) -> Result<T, String> {
     let place = if path.is_empty() { "the result" } else { path };
     Err(format!(
-        "`{place}` is {what}: results are numbers, texts, booleans, lists and mappings"
+        "`{place}` is {what}: plain data are numbers, texts, booleans, lists and mappings"
     ))
 }
 
@@ -343,7 +343,7 @@ mod tests {
         )]);
         assert_eq!(
             plain(&data(inner), "").unwrap_err(),
-            "`output.x[0]` is a set: results are numbers, texts, booleans, lists and mappings"
+            "`output.x[0]` is a set: plain data are numbers, texts, booleans, lists and mappings"
         );
     }
 

@@ -6,7 +6,7 @@ use crate::canonical::{canonical_json, stable_id};
 use crate::clock::{Precision, time_text};
 use crate::compat::Compat;
 use crate::describe::{self, recorded_problem};
-use crate::journal::{EvaluationRow, FinishRow, StartRow, Status};
+use crate::journal::{EvaluationRow, FinishRow, History, JournalError, Reader, StartRow, Status};
 use crate::json_text::parse_value;
 use crate::plan::{Plan, RunSpec};
 use crate::result::number_of;
@@ -63,8 +63,31 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
+    /// What tables show of a run; none if it never ended of its own.
+    pub fn read(
+        plan: &Plan<'_>,
+        run: &RunSpec<'_>,
+        history: &History,
+        reader: &Reader,
+    ) -> Result<Option<Self>, JournalError> {
+        let Some(past) = history.find(run.run_id.number()) else {
+            return Ok(None);
+        };
+        let Some((start, _)) = past.shown() else {
+            return Ok(None);
+        };
+        let (Some(row), Some(finish)) = (reader.start(start)?, reader.finish(start)?) else {
+            return Ok(None); // recorded after `history` was read
+        };
+        let evaluation = reader.evaluation(start)?;
+        let attempts = past.attempts.into();
+        Ok(Some(Self::new(
+            plan, run, attempts, row, finish, evaluation,
+        )))
+    }
+
     /// Puts together what is known.
-    pub(crate) fn new(
+    fn new(
         plan: &Plan<'_>,
         run: &RunSpec<'_>,
         attempts: u32,

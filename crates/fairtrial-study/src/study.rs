@@ -11,6 +11,7 @@ use crate::compat::Compat;
 use crate::design::DesignSpec;
 use crate::expression::Expression;
 use crate::fault::{Fault, Place};
+use crate::node::Entry;
 use crate::value::Value;
 
 /// A valid study.
@@ -210,6 +211,8 @@ pub struct Bindings {
     pub evaluator: Option<Binding>,
     /// Runs standalone conditions.
     pub runner: Option<Binding>,
+    /// What every binding starts from, as written.
+    pub(crate) defaults: Vec<Entry>,
 }
 
 /// In which order runs are to start.

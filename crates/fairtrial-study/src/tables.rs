@@ -127,20 +127,9 @@ impl Export<'_> {
         mut each: impl FnMut(&RunSpec<'_>, &RunRecord) -> Result<(), E>,
     ) -> Result<(), E> {
         for run in self.plan.runs() {
-            let Some(past) = self.history.find(run.run_id.number()) else {
-                continue;
-            };
-            let Some((start, _)) = past.shown() else {
-                continue;
-            };
-            let (Some(row), Some(finish)) = (self.reader.start(start)?, self.reader.finish(start)?)
-            else {
-                continue; // recorded after we began to read
-            };
-            let evaluation = self.reader.evaluation(start)?;
-            let attempts = past.attempts.into();
-            let record = RunRecord::new(self.plan, &run, attempts, row, finish, evaluation);
-            each(&run, &record)?;
+            if let Some(record) = RunRecord::read(self.plan, &run, self.history, self.reader)? {
+                each(&run, &record)?;
+            }
         }
         Ok(())
     }

@@ -112,7 +112,7 @@ fn show(plan: &Plan<'_>, decide: &dyn Decide) -> io::Result<()> {
         writeln!(err, "{}", line(warning))?;
     }
     let mut out = BufWriter::new(Shown::on(io::stdout()));
-    let study = plan.study;
+    let study = &plan.study;
     let kind = study.design.kind.name();
     let alone = if plan.is_standalone {
         ", standalone"

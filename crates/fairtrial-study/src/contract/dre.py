@@ -22,9 +22,11 @@ def __fairtrial_dre__(function, packet, condition, run_spec, evaluates):
         except (TypeError, ValueError):
             return []
 
-    found = globals()
-    for part in function.split("."):
-        found = found[part] if type(found) is dict else getattr(found, part)
+    found = function
+    if isinstance(function, str):
+        found = globals()
+        for part in function.split("."):
+            found = found[part] if type(found) is dict else getattr(found, part)
     if evaluates:
         if callable(getattr(found, "evaluate", None)):
             found = found.evaluate

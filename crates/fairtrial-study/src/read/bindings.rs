@@ -90,7 +90,7 @@ fn named<'n>(reader: &mut Reader, node: &'n Node, what: &str) -> Vec<(String, &'
     found
 }
 
-fn packet(reader: &mut Reader, node: &Node, id: &str, defaults: &[Entry]) -> Packet {
+pub(crate) fn packet(reader: &mut Reader, node: &Node, id: &str, defaults: &[Entry]) -> Packet {
     let what = format!("problem `{}`", short(id));
     let record = reader.strict_record(node, &what, PACKET);
     let evaluator = record.node("evaluator").filter(|node| !node.is_null());
@@ -115,6 +115,17 @@ pub(crate) fn binding(
     what: &str,
     defaults: &[Entry],
 ) -> Option<Binding> {
+    binding_of(reader, node, what, defaults, None)
+}
+
+/// One binding; if what is called is known already, the node has only its options.
+pub(crate) fn binding_of(
+    reader: &mut Reader,
+    node: &Node,
+    what: &str,
+    defaults: &[Entry],
+    known: Option<EntryPoint>,
+) -> Option<Binding> {
     reader.doubts(node);
     let own = match &node.content {
         Content::Map(entries) => entries.clone(),
@@ -134,7 +145,10 @@ pub(crate) fn binding(
     });
     let all: Vec<Entry> = own.iter().chain(inherited).cloned().collect();
     let record = reader.record_of(&node.place, &all, what, BINDING, Unknown::Fault);
-    let entry = entry_point(reader, &record, what);
+    let entry = match known {
+        Some(entry) => own_function(reader, &record, what, entry),
+        None => entry_point(reader, &record, what),
+    };
     let terms = terms(reader, &record);
     let entry = entry?;
     if matches!(entry, EntryPoint::Command(_))
@@ -180,6 +194,27 @@ pub(crate) fn defaults<'n>(reader: &mut Reader, node: &'n Node) -> &'n [Entry] {
         Content::Map(entries) => entries,
         _ => &[],
     }
+}
+
+/// A function that is at hand needs no name.
+fn own_function(
+    reader: &mut Reader,
+    record: &Record<'_>,
+    what: &str,
+    entry: EntryPoint,
+) -> Option<EntryPoint> {
+    let mut forms = FORMS.iter();
+    let Some(form) = forms.find(|form| record.node(form).is_some()) else {
+        return Some(entry);
+    };
+    let message = format!("{what} is a function, and has `{form}`");
+    reader.fault(
+        record.place_of(form),
+        "binding",
+        message,
+        "keep one of the two",
+    );
+    None
 }
 
 fn entry_point(reader: &mut Reader, record: &Record<'_>, what: &str) -> Option<EntryPoint> {
