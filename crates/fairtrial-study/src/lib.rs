@@ -39,6 +39,7 @@ mod runner;
 mod schema;
 mod seal;
 mod standing;
+mod stats;
 mod study;
 mod tables;
 mod value;
