@@ -32,6 +32,7 @@ mod random;
 mod read;
 mod ready;
 mod recorded;
+mod report;
 mod resolve;
 mod result;
 mod run_record;
@@ -66,6 +67,7 @@ pub use plan::{
 pub use random::Random;
 pub use ready::Ready;
 pub use recorded::{Changed, Recorded, Rescore, Wishes};
+pub use report::Report;
 pub use run_record::RunRecord;
 pub use runner::{End, Site, Stop, Tally, run};
 pub use seal::verify;
