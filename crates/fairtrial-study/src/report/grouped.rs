@@ -3,7 +3,7 @@
 use crate::report::chart::{IntervalChart, Row};
 use crate::report::gather::Gathered;
 use crate::report::groups::{Group, Groups};
-use crate::report::html::{count, number, percent, put, short, table};
+use crate::report::html::{brief, count, number, percent, put, short, table};
 use crate::report::outcome::{Aggregation, Estimate, Missing, Outcome};
 use crate::stats::wilson;
 
@@ -42,7 +42,13 @@ fn explain(out: &mut String, outcomes: &[Outcome]) {
             ));
         }
         match &outcome.missing {
-            Missing::Zero => said.push("runs without a value count 0".to_owned()),
+            Missing::Zero => put(
+                out,
+                format_args!(
+                    "<p class=\"note\">{}: runs without a value count 0.</p>\n",
+                    short(&outcome.name, 120)
+                ),
+            ),
             Missing::Other(policy) => said.push(format!(
                 "the policy `{policy}` is not known, missing values are dropped"
             )),
@@ -132,10 +138,10 @@ fn estimated(estimate: &Estimate, group: &Group) -> String {
     };
     let n = match estimate.n == group.ended {
         true => String::new(),
-        false => format!(" n = {}", count(estimate.n)),
+        false => format!(" · n = {}", count(estimate.n)),
     };
     let interval = estimate.interval.map_or(String::new(), |interval| {
-        format!("[{}, {}]", number(interval.low), number(interval.high))
+        format!("[{}, {}]", brief(interval.low), brief(interval.high))
     });
     format!("{}<small>{interval}{n}</small>", number(value))
 }

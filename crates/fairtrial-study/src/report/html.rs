@@ -48,6 +48,16 @@ pub(crate) fn tail(text: &str, most: usize) -> (&str, bool) {
 
 /// A number with as many digits as people read.
 pub(crate) fn number(value: f64) -> String {
+    rounded(value, 4)
+}
+
+/// A number where there is little room.
+pub(crate) fn brief(value: f64) -> String {
+    rounded(value, 3)
+}
+
+/// With so many digits that count.
+fn rounded(value: f64, digits: i32) -> String {
     if !value.is_finite() {
         return value.to_string();
     }
@@ -58,7 +68,8 @@ pub(crate) fn number(value: f64) -> String {
         format!("{value:.2e}")
     } else {
         let whole = size.log10().floor() as i32;
-        format!("{value:.*}", usize::try_from(3 - whole).unwrap_or(0).min(6))
+        let decimals = usize::try_from(digits - 1 - whole).unwrap_or(0);
+        format!("{value:.*}", decimals.min(6))
     };
     let text = match text.contains('.') && !text.contains('e') {
         true => text.trim_end_matches('0').trim_end_matches('.'),

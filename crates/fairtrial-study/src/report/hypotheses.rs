@@ -4,16 +4,16 @@ use crate::plan::Plan;
 use crate::report::arms::Found;
 use crate::report::chart::{IntervalChart, Row};
 use crate::report::gather::Gathered;
-use crate::report::html::{count, escape, number, p_value, put, short, table};
+use crate::report::html::{brief, count, number, p_value, put, short, table};
 use crate::report::outcome::Missing;
 use crate::report::registered::Hypothesis;
 use crate::report::tested::{Tested, tested};
-use crate::stats::{Comparison, Interval};
+use crate::stats::{Comparison, Direction, Interval};
 
 /// Tests that are shown; a factor may have very many levels.
 const MOST_TESTS: usize = 500;
-const HEAD: &str = "<div class=\"wide\"><table class=\"tests\"><thead><tr><th>Outcome</th><th>Compared</th><th>Test</th>\
-    <th>n</th><th>Difference <small>95 % interval</small></th><th>Hedges’ g <small>95 % interval</small></th>\
+const HEAD: &str = "<div class=\"wide\"><table class=\"tests\"><thead><tr><th>Compared</th><th>Test</th><th>n</th>\
+    <th>Difference <small>95 % interval</small></th><th>Hedges’ g <small>95 % interval</small></th>\
     <th>p</th><th>p adjusted</th></tr></thead><tbody>";
 
 /// Writes the section; nothing where nothing was registered.
@@ -34,22 +34,17 @@ pub(crate) fn section(out: &mut String, plan: &Plan<'_>, gathered: &Gathered) {
             .iter()
             .filter(|test| test.registered.hypothesis == place)
             .collect();
+        let room = MOST_TESTS - shown;
+        results(out, plan, gathered, &own[..own.len().min(room)]);
+        shown += own.len().min(room);
         if own.is_empty() {
             out.push_str("<p class=\"note\">Not tested: no analysis plan lists it.</p>\n");
-        } else {
-            out.push_str(HEAD);
-            for test in own.iter().take(MOST_TESTS - shown) {
-                row(out, plan, gathered, test);
-            }
-            out.push_str("</tbody></table></div>\n");
-            let left_out = own.len().saturating_sub(MOST_TESTS - shown);
-            shown = MOST_TESTS.min(shown + own.len());
-            if left_out > 0 {
-                put(
-                    out,
-                    format_args!("<p class=\"note\">{left_out} further tests are not shown.</p>"),
-                );
-            }
+        } else if own.len() > room {
+            let left_out = own.len() - room;
+            put(
+                out,
+                format_args!("<p class=\"note\">{left_out} further tests are not shown.</p>\n"),
+            );
         }
         out.push_str("</div>\n");
     }
@@ -113,12 +108,11 @@ fn card(out: &mut String, hypothesis: &Hypothesis) {
                 .map(crate::value::Value::to_str)
                 .unwrap_or_default()
         };
-        tags.push(format!(
-            "contrast {}: {} − {}",
-            part("label"),
-            part("left"),
-            part("right")
-        ));
+        let label = match part("label").as_str() {
+            "contrast" => "contrast".to_owned(),
+            label => format!("contrast {label}"),
+        };
+        tags.push(format!("{label}: {} − {}", part("left"), part("right")));
     }
     if let Some(minimum) = hypothesis.minimum {
         tags.push(format!("smallest effect of interest: {}", number(minimum)));
@@ -154,74 +148,88 @@ fn names(plan: &Plan<'_>, gathered: &Gathered, test: &Tested<'_>) -> Option<(Str
     ))
 }
 
-fn row(out: &mut String, plan: &Plan<'_>, gathered: &Gathered, test: &Tested<'_>) {
-    let register = &gathered.register;
-    let plan_id = &register.plans[test.registered.plan].id;
-    let reason = |out: &mut String, first: &str, reason: &str| {
+/// What was computed as a table; reasons and notes below it, each once.
+fn results(out: &mut String, plan: &Plan<'_>, gathered: &Gathered, tests: &[&Tested<'_>]) {
+    let computed: Vec<_> = tests.iter().filter(|test| test.p().is_some()).collect();
+    if !computed.is_empty() {
+        out.push_str(HEAD);
+        for test in &computed {
+            row(out, plan, gathered, test);
+        }
+        out.push_str("</tbody></table></div>\n");
+    }
+    let mut said: Vec<String> = Vec::new();
+    for test in tests {
+        let what = names(plan, gathered, test);
+        let reason = match (&test.registered.compares, &test.found) {
+            (Err(reason), _) => Some(reason),
+            (_, Some(found)) => found.comparison.as_ref().err(),
+            _ => None,
+        };
+        if let Some(reason) = reason {
+            let what = what.as_ref().map_or(String::new(), |(outcome, contrast)| {
+                format!(" of {outcome}, {contrast}")
+            });
+            let plan = &gathered.register.plans[test.registered.plan].id;
+            let test = &test.registered.test;
+            said.push(format!(
+                "Not computed: {test}{what} (plan {plan}): {reason}."
+            ));
+        }
+        for note in &test.notes {
+            let contrast = what.as_ref().map_or("", |(_, contrast)| contrast);
+            said.push(format!("{contrast}: {note}."));
+        }
+    }
+    let mut before = std::collections::HashSet::new();
+    for text in said.iter().filter(|text| before.insert(text.as_str())) {
         put(
             out,
-            format_args!(
-                "<tr>{first}<td colspan=\"{}\">Not computed: {}.</td></tr>\n",
-                if first.is_empty() { 8 } else { 5 },
-                short(reason, 600)
-            ),
+            format_args!("<p class=\"alert\">{}</p>\n", short(text, 900)),
         );
+    }
+}
+
+fn row(out: &mut String, plan: &Plan<'_>, gathered: &Gathered, test: &Tested<'_>) {
+    let (Some((outcome, contrast)), Some(found)) = (names(plan, gathered, test), &test.found)
+    else {
+        return;
     };
-    let (outcome, contrast, found) = match (
-        &test.registered.compares,
-        names(plan, gathered, test),
-        &test.found,
-    ) {
-        (Ok(_), Some((outcome, contrast)), Some(found)) => (outcome, contrast, found),
-        (Err(why), ..) => {
-            let first = format!(
-                "<td></td><td></td><td>{}<small>plan {}</small></td>",
-                short(&test.registered.test, 80),
-                short(plan_id, 80)
-            );
-            return reason(out, &first, why);
-        }
-        _ => return,
+    let Ok(comparison) = &found.comparison else {
+        return;
+    };
+    let is_equivalence = test
+        .registered
+        .compares
+        .as_ref()
+        .is_ok_and(|compares| matches!(compares.direction, Direction::Equivalent(_)));
+    let twice = if is_equivalence {
+        ", two one-sided"
+    } else {
+        ""
     };
     let method = match found.is_paired {
         true => format!(
-            "paired t<small>{} cells, {} dropped</small>",
+            "paired t{twice}<small>{} cells, {} dropped</small>",
             found.cells - found.dropped,
             found.dropped
         ),
         false => format!(
-            "Welch t<small>over runs, {} of 6 cells to pair</small>",
+            "Welch t{twice}<small>over runs; {} of 6 cells to pair</small>",
             found.cells
         ),
     };
-    let first = format!(
-        "<td>{}</td><td>{}</td><td>{method}<small>plan {}</small></td>",
-        short(&outcome, 80),
-        short(&contrast, 160),
-        short(plan_id, 80)
+    put(
+        out,
+        format_args!(
+            "<tr><td>{}<small>{}</small></td><td>{method}<small>plan {}</small></td>{}{}</tr>\n",
+            short(&outcome, 80),
+            short(&contrast, 160),
+            short(&gathered.register.plans[test.registered.plan].id, 80),
+            size(gathered, test, found),
+            numbers(test, found, comparison)
+        ),
     );
-    match &found.comparison {
-        Err(why) => reason(out, &first, why),
-        Ok(comparison) => {
-            put(
-                out,
-                format_args!(
-                    "<tr>{first}{}{}</tr>\n",
-                    size(gathered, test, found),
-                    numbers(test, found, comparison)
-                ),
-            );
-        }
-    }
-    for note in &test.notes {
-        put(
-            out,
-            format_args!(
-                "<tr><td colspan=\"8\"><p class=\"alert\">{}.</p></td></tr>\n",
-                escape(note)
-            ),
-        );
-    }
 }
 
 fn size(gathered: &Gathered, test: &Tested<'_>, found: &Found) -> String {
@@ -244,24 +252,24 @@ fn numbers(test: &Tested<'_>, found: &Found, comparison: &Comparison) -> String 
     let interval = |interval: Interval| {
         format!(
             "<small>[{}, {}]</small>",
-            number(interval.low),
-            number(interval.high)
+            brief(interval.low),
+            brief(interval.high)
         )
     };
-    let [left, right] = found.means.map(number);
+    let [left, right] = found.means.map(brief);
     let adjusted = match test.adjusted {
         Some(adjusted) => format!("{}<small>of {}</small>", p_value(adjusted), test.family),
         None => "policy not known".to_owned(),
     };
     format!(
         "<td>{}{}<small>{left} against {right}</small></td><td>{}{}</td><td>{}<small>t = {}, df {}</small></td><td>{adjusted}</td>",
-        number(comparison.difference),
+        brief(comparison.difference),
         interval(comparison.interval),
-        number(comparison.effect),
+        brief(comparison.effect),
         interval(comparison.effect_interval),
         p_value(comparison.p),
-        number(comparison.t),
-        number(comparison.df)
+        brief(comparison.t),
+        brief(comparison.df)
     )
 }
 
@@ -301,7 +309,7 @@ fn plans(out: &mut String, gathered: &Gathered, all: &[Tested<'_>]) {
             short(&plan.notes, 1000),
         ]
     });
-    let rows: Vec<_> = rows.collect();
+    let rows: Vec<Vec<String>> = rows.collect();
     let head = [
         "Plan",
         "Hypotheses",
@@ -312,5 +320,13 @@ fn plans(out: &mut String, gathered: &Gathered, all: &[Tested<'_>]) {
         "Further terms",
         "Notes",
     ];
-    out.push_str(&table("plans", &head.map(str::to_owned), &rows));
+    // A column that says nothing takes room from those that do.
+    let is_kept = |column: &usize| rows.iter().any(|row| !row[*column].is_empty());
+    let kept: Vec<usize> = (0..head.len()).filter(is_kept).collect();
+    let head: Vec<String> = kept.iter().map(|column| head[*column].to_owned()).collect();
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| kept.iter().map(|column| row[*column].clone()).collect())
+        .collect();
+    out.push_str(&table("plans", &head, &rows));
 }

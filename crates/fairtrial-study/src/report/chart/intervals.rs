@@ -1,14 +1,14 @@
 //! Intervals in rows, over the values they are made of.
 
 use super::{Axis, WIDTH, open};
-use crate::report::html::{cut, number, put, short};
+use crate::report::html::{brief, put, short};
 use crate::stats::Interval;
 
 /// Rows that one chart holds.
 const MOST_ROWS: usize = 60;
 const ROW: f64 = 30.0;
-const LEFT: f64 = 300.0;
-const RIGHT: f64 = 140.0;
+const LEFT: f64 = 316.0;
+const RIGHT: f64 = 186.0;
 const TOP: f64 = 10.0;
 
 /// One row.
@@ -101,7 +101,7 @@ impl IntervalChart<'_> {
 
 impl Row {
     fn draw(&self, out: &mut String, axis: &Axis, y: f64) {
-        let (label, whole) = (short(&self.label, 44), short(&self.label, 300));
+        let (label, whole) = (short(&self.label, 42), short(&self.label, 300));
         put(
             out,
             format_args!(
@@ -136,21 +136,20 @@ impl Row {
             out,
             format_args!("<circle class=\"estimate\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\"/>"),
         );
-        let mut said = number(value);
-        if let Some(interval) = self.interval {
-            said = format!(
-                "{said}  [{}, {}]",
-                number(interval.low),
-                number(interval.high)
-            );
-        }
+        let said = self.interval.map_or(String::new(), |interval| {
+            format!(
+                "<tspan class=\"range\"> [{}, {}]</tspan>",
+                brief(interval.low),
+                brief(interval.high)
+            )
+        });
         put(
             out,
             format_args!(
-                "<text class=\"tick\" x=\"{:.0}\" y=\"{:.1}\">{}</text>",
-                WIDTH - RIGHT + 10.0,
+                "<text class=\"figure\" x=\"{:.0}\" y=\"{:.1}\">{}{said}</text>",
+                WIDTH - RIGHT + 14.0,
                 y + 4.0,
-                cut(&said, 30)
+                brief(value)
             ),
         );
     }
