@@ -13,8 +13,8 @@ use fairtrial_exec::Sandbox;
 use crate::failure::Failure;
 
 pub(crate) use run::{
-    AgainArgs, BundleArgs, ExportArgs, HowArgs, RescoreArgs, ResumeArgs, RetryArgs, RunArgs,
-    StatusArgs, VerifyArgs, statuses,
+    AgainArgs, BundleArgs, ExportArgs, HowArgs, ReportArgs, RescoreArgs, ResumeArgs, RetryArgs,
+    RunArgs, StatusArgs, VerifyArgs, statuses,
 };
 pub(crate) use study::{DesignArgs, PlanArgs};
 
@@ -43,6 +43,7 @@ pub(crate) enum Command {
     Rescore(RescoreArgs),
     Verify(VerifyArgs),
     Bundle(BundleArgs),
+    Report(ReportArgs),
     Design(Box<DesignArgs>),
     Doctor(DoctorArgs),
 }

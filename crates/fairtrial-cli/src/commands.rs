@@ -7,6 +7,7 @@ mod doctor;
 mod exec;
 mod export;
 mod plan;
+mod report;
 mod run;
 mod status;
 
@@ -28,6 +29,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Rescore(args) => run::rescore(&args),
         Command::Verify(args) => archive::verify(&args),
         Command::Bundle(args) => archive::bundle(&args),
+        Command::Report(args) => report::run(&args),
         Command::Design(args) => design::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     }

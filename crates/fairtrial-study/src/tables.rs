@@ -134,6 +134,23 @@ impl Export<'_> {
         Ok(())
     }
 
+    /// A cell of `runs.csv`; none where there is no such column.
+    pub(crate) fn run_cell(
+        &self,
+        run: &RunSpec<'_>,
+        record: &RunRecord,
+        column: &str,
+    ) -> Option<Value> {
+        let place = rows::RUN_COLUMNS.iter().position(|name| *name == column)?;
+        match column {
+            // Those that outcomes are usually of, without the rest of the row.
+            "primary_outcome" | "latency_s" | "cost_usd" | "input_tokens" | "output_tokens" => {
+                Some(record.metric(column).cloned().unwrap_or(Value::Null))
+            }
+            _ => rows::run(self, run, record).into_iter().nth(place),
+        }
+    }
+
     fn write_runs(&self, directory: &Path) -> Result<Counted, ExportError> {
         let compat = self.plan.study.compat;
         let failed = |name: &str| {

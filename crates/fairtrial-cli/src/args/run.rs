@@ -169,6 +169,17 @@ pub(crate) struct ExportArgs {
     pub(crate) mask_volatile: bool,
 }
 
+/// Write a study's report: one HTML file that needs nothing else
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The study's directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// Where the report goes [default: DIR/report.html]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
 /// How much may fail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Allowance {

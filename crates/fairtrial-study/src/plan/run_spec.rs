@@ -64,7 +64,7 @@ impl RunSpec<'_> {
     }
 
     /// Canonical JSON of agent and problem.
-    pub(super) fn actors_json(&self) -> (&str, &str) {
+    pub(crate) fn actors_json(&self) -> (&str, &str) {
         (&self.agent.actor().json, &self.problem.actor().json)
     }
 

@@ -1,0 +1,37 @@
+//! `fairtrial report`: one HTML file from a journal.
+
+use std::io::{self, Write};
+
+use fairtrial_study::journal::{JournalError, Reader};
+use fairtrial_study::{Plan, Report};
+
+use crate::args::ReportArgs;
+use crate::commands::plan::invalid;
+use crate::commands::run::recorded_study;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::terminal::Shown;
+
+/// Writes the report of the directory that `args` name.
+pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
+    let (study, _) = recorded_study(&args.directory)?;
+    let plan = Plan::build(&study, None).map_err(invalid)?;
+    let failed = |error: JournalError| Failure::Usage(error.to_string());
+    let reader = Reader::open(&args.directory).map_err(failed)?;
+    let history = reader.history().map_err(failed)?;
+    let place = match &args.out {
+        Some(place) => place.clone(),
+        None => args.directory.join("report.html"),
+    };
+    let report = Report {
+        plan: &plan,
+        reader: &reader,
+        history: &history,
+    };
+    report
+        .write(&place)
+        .map_err(Failure::attempting("cannot write the report"))?;
+    let shown = writeln!(Shown::on(io::stdout()), "{}", place.display());
+    shown.unwrap_or_default(); // whoever read it is gone; the report is there
+    Ok(ExitCode::AllWell)
+}

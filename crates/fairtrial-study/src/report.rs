@@ -1,0 +1,70 @@
+//! A study's report: one HTML file that needs nothing else (ST-81). A fold over the journal; the same journal gives the
+//! same bytes.
+
+mod arms;
+mod chart;
+mod failed;
+mod failures;
+mod gather;
+mod grouped;
+mod groups;
+mod html;
+mod hypotheses;
+mod outcome;
+mod page;
+mod provenance;
+mod registered;
+mod reservoir;
+mod tested;
+#[cfg(test)]
+mod tests;
+mod timeline;
+
+use std::path::Path;
+
+use crate::files::write_whole;
+use crate::journal::{History, JournalError, Reader};
+use crate::plan::Plan;
+use crate::tables::{Export, ExportError, ExportOptions};
+
+/// Everything that a report is made of.
+pub struct Report<'r> {
+    /// The plan.
+    pub plan: &'r Plan<'r>,
+    /// The record.
+    pub reader: &'r Reader,
+    /// What became of its runs.
+    pub history: &'r History,
+}
+
+impl Report<'_> {
+    /// Writes the report, whole or not at all.
+    pub fn write(&self, place: &Path) -> Result<(), ExportError> {
+        let page = self.html()?;
+        write_whole(place, page.as_bytes()).map_err(|source| ExportError::File {
+            path: place.to_owned(),
+            source,
+        })
+    }
+
+    /// The report.
+    pub fn html(&self) -> Result<String, JournalError> {
+        let options = ExportOptions::default();
+        let export = Export {
+            plan: self.plan,
+            reader: self.reader,
+            history: self.history,
+            options: &options,
+        };
+        let gathered = gather::Gathered::read(&export)?;
+        let invocations = self.reader.invocations()?;
+        let accepted = self.reader.accepted()?;
+        let source = page::Source {
+            plan: self.plan,
+            history: self.history,
+            invocations: &invocations,
+            accepted: &accepted,
+        };
+        Ok(page::page(&source, gathered))
+    }
+}

@@ -1,0 +1,93 @@
+//! The section on failures: by error, with what some of them said.
+
+use crate::report::failures::{ErrorGroup, Example, Failures, MOST_SHOWN};
+use crate::report::html::{count, counted, duration, escape, put, short};
+
+/// Bytes that the section may take: escaped, hostile output is up to six times as long as it was.
+const MOST_BYTES: usize = 2_000_000;
+
+/// Writes the section.
+pub(crate) fn section(out: &mut String, failures: Failures) {
+    out.push_str("<h2 id=\"failures\">Failures</h2>\n");
+    let total = failures.total;
+    if total == 0 {
+        out.push_str("<p>No run failed.</p>\n");
+        return;
+    }
+    let groups = failures.finish();
+    let shown: usize = groups.iter().map(|group| group.examples.len()).sum();
+    put(
+        out,
+        format_args!(
+            "<p class=\"note\">{} by error; errors that differ in numbers alone are one. Output of {}{}.</p>\n",
+            counted(total, "failure"),
+            counted(shown as u64, "run"),
+            if shown == MOST_SHOWN {
+                ", the most that is shown"
+            } else {
+                ""
+            }
+        ),
+    );
+    let begin = out.len();
+    for group in &groups {
+        group_of(out, group, begin + MOST_BYTES);
+    }
+}
+
+fn group_of(out: &mut String, group: &ErrorGroup, limit: usize) {
+    let error = match group.error.is_empty() {
+        true => "no message",
+        false => &group.error,
+    };
+    put(
+        out,
+        format_args!(
+            "<details><summary><b>{}</b> × {} <span class=\"status\">{}</span></summary>\n",
+            count(group.count),
+            short(error.lines().next().unwrap_or_default(), 240),
+            group.status
+        ),
+    );
+    for example in &group.examples {
+        example_of(out, example, limit);
+    }
+    let left_out = group.count - group.examples.len() as u64;
+    if left_out > 0 {
+        put(
+            out,
+            format_args!("<p class=\"note\">and {} more</p>\n", count(left_out)),
+        );
+    }
+    out.push_str("</details>\n");
+}
+
+fn example_of(out: &mut String, example: &Example, limit: usize) {
+    put(
+        out,
+        format_args!(
+            "<details><summary><code>{}</code> {} <span class=\"status\">{}, after {}</span></summary>\n<pre>{}</pre>\n",
+            escape(&example.run_id),
+            short(&example.condition, 200),
+            escape(&example.verdict),
+            duration(example.latency_s),
+            escape(&example.error)
+        ),
+    );
+    for (name, text, is_cut) in &example.outputs {
+        let text = escape(text);
+        if out.len() + text.len() > limit {
+            put(
+                out,
+                format_args!("<p class=\"note\">{name} is left out, to keep this file small</p>\n"),
+            );
+            continue;
+        }
+        let which = if *is_cut { ", its end" } else { "" };
+        put(
+            out,
+            format_args!("<p class=\"note\">{name}{which}</p><pre>{text}</pre>\n"),
+        );
+    }
+    out.push_str("</details>\n");
+}
