@@ -72,7 +72,7 @@ impl Gathered {
     /// Everything that the plan says, before any result.
     fn planned(plan: &Plan<'_>) -> Self {
         let mut outcomes = outcomes(&plan.study.normalised);
-        let register = Register::of(plan.study, &outcomes);
+        let register = Register::of(&plan.study, &outcomes);
         if outcomes.is_empty() {
             outcomes = vec![
                 Outcome::unregistered("primary_outcome", "what the evaluator gave, else the agent"),

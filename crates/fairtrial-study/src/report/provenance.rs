@@ -22,7 +22,7 @@ pub(crate) fn section(out: &mut String, source: &Source<'_>, gathered: &Gathered
 
 fn facts(out: &mut String, source: &Source<'_>, gathered: &Gathered) {
     let plan = source.plan;
-    let study = plan.study;
+    let study = &plan.study;
     let code = |text: &str| format!("<code>{}</code>", short(text, 200));
     let order = format!(
         "{}, seed {}",

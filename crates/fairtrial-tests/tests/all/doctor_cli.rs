@@ -23,6 +23,7 @@ Commands:
   rescore  Evaluate stored outputs again; agents are never run
   verify   Check that a study's directory is as it was left
   bundle   Put a study's directory into one file, the same bytes each time
+  report   Write a study's report: one HTML file that needs nothing else
   design   Make a design table without a study: full, lhs, frac2 or sobol
   doctor   Say what isolation and measuring this machine can do
   help     Print this message or the help of the given subcommand(s)
