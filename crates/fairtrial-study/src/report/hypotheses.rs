@@ -80,7 +80,7 @@ fn effects(out: &mut String, plan: &Plan<'_>, gathered: &Gathered, all: &[Tested
         out,
         format_args!("<h3>Effects at a glance</h3>{}", chart.draw().0),
     );
-    out.push_str("<p class=\"note\">Hedges’ g, left minus right in units of spread, with its 95 % interval.</p>\n");
+    out.push_str("<p class=\"note\">Hedges’ g, left minus right in units of spread, with its 95 % interval. The spread is that of what is compared: of runs in Welch’s test, of cell means in a paired one, which is smaller the more runs a cell has.</p>\n");
 }
 
 fn card(out: &mut String, hypothesis: &Hypothesis) {
