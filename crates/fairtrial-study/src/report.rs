@@ -1,6 +1,7 @@
 //! A study's report: one HTML file that needs nothing else (ST-81). A fold over the journal; the same journal gives the
 //! same bytes.
 
+mod analysis_plans;
 mod arms;
 mod chart;
 mod failed;
@@ -24,8 +25,10 @@ use std::path::Path;
 
 use crate::files::write_whole;
 use crate::journal::{History, JournalError, Reader};
+use crate::json_text::parse_value;
 use crate::plan::Plan;
 use crate::tables::{Export, ExportError, ExportOptions};
+use crate::value::Value;
 
 /// Everything that a report is made of.
 pub struct Report<'r> {
@@ -35,6 +38,8 @@ pub struct Report<'r> {
     pub reader: &'r Reader,
     /// What became of its runs.
     pub history: &'r History,
+    /// The study's directory, where what its last orderly end left says by which version and on what.
+    pub directory: &'r Path,
 }
 
 impl Report<'_> {
@@ -64,7 +69,15 @@ impl Report<'_> {
             history: self.history,
             invocations: &invocations,
             accepted: &accepted,
+            seal: &self.left("fairtrial.json"),
+            manifest: &self.left("manifest.json"),
         };
         Ok(page::page(&source, gathered))
+    }
+
+    /// A JSON file of the directory; null where it is not there or is none, as after a kill.
+    fn left(&self, name: &str) -> Value {
+        let text = std::fs::read_to_string(self.directory.join(name)).unwrap_or_default();
+        parse_value(name, &text).unwrap_or(Value::Null)
     }
 }

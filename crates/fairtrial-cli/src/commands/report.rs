@@ -27,6 +27,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
         plan: &plan,
         reader: &reader,
         history: &history,
+        directory: &args.directory,
     };
     report
         .write(&place)

@@ -1,10 +1,11 @@
 //! The section on what was claimed beforehand: every hypothesis and plan as registered, with tests or reasons.
 
 use crate::plan::Plan;
+use crate::report::analysis_plans;
 use crate::report::arms::Found;
 use crate::report::chart::{IntervalChart, Row};
 use crate::report::gather::Gathered;
-use crate::report::html::{brief, count, number, p_value, put, short, table};
+use crate::report::html::{brief, count, number, p_value, put, short};
 use crate::report::outcome::Missing;
 use crate::report::registered::Hypothesis;
 use crate::report::tested::{Tested, tested};
@@ -48,7 +49,7 @@ pub(crate) fn section(out: &mut String, plan: &Plan<'_>, gathered: &Gathered) {
         }
         out.push_str("</div>\n");
     }
-    plans(out, gathered, &all);
+    analysis_plans::part(out, gathered, &all);
 }
 
 /// All effects on one axis.
@@ -79,7 +80,7 @@ fn effects(out: &mut String, plan: &Plan<'_>, gathered: &Gathered, all: &[Tested
         out,
         format_args!("<h3>Effects at a glance</h3>{}", chart.draw().0),
     );
-    out.push_str("<p class=\"note\">Hedges’ g, left minus right in units of spread, with its 95 % interval.</p>\n");
+    out.push_str("<p class=\"note\">Hedges’ g, left minus right in units of spread, with its 95 % interval. The spread is that of what is compared: of runs in Welch’s test, of cell means in a paired one, which is smaller the more runs a cell has.</p>\n");
 }
 
 fn card(out: &mut String, hypothesis: &Hypothesis) {
@@ -271,62 +272,4 @@ fn numbers(test: &Tested<'_>, found: &Found, comparison: &Comparison) -> String 
         brief(comparison.t),
         brief(comparison.df)
     )
-}
-
-fn plans(out: &mut String, gathered: &Gathered, all: &[Tested<'_>]) {
-    let register = &gathered.register;
-    if register.plans.is_empty() {
-        return;
-    }
-    out.push_str("<h3>Analysis plans</h3>\n");
-    let list = |items: &[String]| short(&items.join(", "), 400);
-    let rows = register.plans.iter().enumerate().map(|(place, plan)| {
-        let family = all
-            .iter()
-            .find(|test| test.registered.plan == place && test.family > 0);
-        let policy = match register.adjustment(place) {
-            Some(_) => short(&plan.policy, 80),
-            None => format!(
-                "{} <small>not known: p is not adjusted</small>",
-                short(&plan.policy, 80)
-            ),
-        };
-        let mut terms = plan.terms.join(", ");
-        if let Some(filters) = &plan.filters {
-            terms.push_str(&format!(
-                " filters {}",
-                crate::canonical::canonical_json(filters)
-            ));
-        }
-        vec![
-            short(&plan.id, 80),
-            list(&plan.hypotheses),
-            list(&plan.tests),
-            list(&plan.outcomes),
-            policy,
-            family.map_or(0, |test| test.family).to_string(),
-            short(&terms, 400),
-            short(&plan.notes, 1000),
-        ]
-    });
-    let rows: Vec<Vec<String>> = rows.collect();
-    let head = [
-        "Plan",
-        "Hypotheses",
-        "Tests",
-        "Outcomes",
-        "Multiple comparisons",
-        "Comparisons",
-        "Further terms",
-        "Notes",
-    ];
-    // A column that says nothing takes room from those that do.
-    let is_kept = |column: &usize| rows.iter().any(|row| !row[*column].is_empty());
-    let kept: Vec<usize> = (0..head.len()).filter(is_kept).collect();
-    let head: Vec<String> = kept.iter().map(|column| head[*column].to_owned()).collect();
-    let rows: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| kept.iter().map(|column| row[*column].clone()).collect())
-        .collect();
-    out.push_str(&table("plans", &head, &rows));
 }

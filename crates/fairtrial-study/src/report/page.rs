@@ -20,6 +20,10 @@ pub(crate) struct Source<'s> {
     pub(crate) history: &'s History,
     pub(crate) invocations: &'s [InvocationRow],
     pub(crate) accepted: &'s [(String, String)],
+    /// `fairtrial.json`
+    pub(crate) seal: &'s Value,
+    /// `manifest.json`
+    pub(crate) manifest: &'s Value,
 }
 
 impl Source<'_> {

@@ -13,6 +13,7 @@ use crate::value::Value;
 pub(crate) fn section(out: &mut String, source: &Source<'_>, gathered: &Gathered) {
     out.push_str("<h2 id=\"provenance\">Provenance</h2>\n");
     facts(out, source, gathered);
+    identities(out, source);
     invocations(out, source);
     isolation(out, gathered);
     accepted(out, source);
@@ -46,10 +47,25 @@ fn facts(out: &mut String, source: &Source<'_>, gathered: &Gathered) {
         ("Design", code(study.design.kind.name())),
         ("Run order", short(&order, 200)),
         ("Base seed", short(&study.base_seed().to_str(), 80)),
+        (
+            "Fairtrial, of the runs",
+            code(&said(source.seal.get("version"))),
+        ),
         ("Fairtrial, of this report", code(env!("CARGO_PKG_VERSION"))),
     ];
     if let Some(last) = source.invocations.last() {
         rows.insert(1, ("Study file, its bytes", code(&last.study_blob)));
+    }
+    let captured = source.manifest.get("provenance");
+    for (what, key) in [
+        ("Platform", "platform"),
+        ("Python", "python_version"),
+        ("Commit", "git_sha"),
+    ] {
+        let found = captured.and_then(|captured| captured.get(key));
+        if found.is_some_and(Value::is_truthy) {
+            rows.push((what, code(&said(found))));
+        }
     }
     if !nodes.is_empty() {
         rows.push(("Nodes", short(&nodes.join(", "), 400)));
@@ -75,6 +91,41 @@ fn facts(out: &mut String, source: &Source<'_>, gathered: &Gathered) {
         &table("pairs", &["".into(), "".into()], &rows)
             .replace("<thead><tr><th></th><th></th></tr></thead>", ""),
     );
+}
+
+fn said(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "not recorded".to_owned(),
+        Some(value) => value.to_str(),
+    }
+}
+
+/// What agents, problems and evaluators were, by their hashes.
+fn identities(out: &mut String, source: &Source<'_>) {
+    let mut rows = Vec::new();
+    for (kind, what) in [("agents", "agent"), ("problems", "problem")] {
+        let all = source.seal.get("identities").and_then(|all| all.get(kind));
+        let Some(Value::Map(all)) = all else { continue };
+        for (id, parts) in all.iter().take(MOST_LISTED) {
+            let Value::Map(parts) = parts else { continue };
+            let parts = parts.iter().filter(|(_, hash)| *hash != Value::Null);
+            let parts = parts.map(|(name, hash)| format!("{} {}", name.to_str(), hash.to_str()));
+            let parts: Vec<_> = parts.collect();
+            rows.push(vec![
+                format!("{what} {}", short(&id.to_str(), 120)),
+                format!("<code>{}</code>", short(&parts.join(", "), 300)),
+            ]);
+        }
+    }
+    if !rows.is_empty() {
+        put(
+            out,
+            format_args!(
+                "<details><summary>Agents and problems by their hashes</summary>{}</details>\n",
+                table("pairs", &["Which".into(), "SHA-256".into()], &rows)
+            ),
+        );
+    }
 }
 
 fn invocations(out: &mut String, source: &Source<'_>) {
@@ -153,8 +204,14 @@ fn isolation(out: &mut String, gathered: &Gathered) {
 
 /// ST-67
 fn accepted(out: &mut String, source: &Source<'_>) {
+    // Of several decisions on one run the last holds.
+    let last: BTreeMap<_, _> = source
+        .accepted
+        .iter()
+        .map(|(run, reason)| (run, reason))
+        .collect();
     let mut reasons = BTreeMap::<&str, u64>::new();
-    for (_, reason) in source.accepted {
+    for reason in last.into_values() {
         *reasons.entry(reason).or_default() += 1;
     }
     out.push_str("<h3>Accepted changes</h3>\n");

@@ -2,7 +2,6 @@
 
 use crate::report::arms::Found;
 use crate::report::gather::Gathered;
-use crate::report::outcome::Missing;
 use crate::report::registered::Registered;
 use crate::stats::differ;
 
@@ -62,13 +61,10 @@ fn one<'g>(gathered: &'g Gathered, registered: &'g Registered) -> Tested<'g> {
         let arms = &gathered.arms[compares.contrast];
         let [left, right] = [0, 1].map(|side| (arms.failed[side], arms.ended[side]));
         if differ(left, right) {
-            let survivors = match gathered.outcomes[compares.outcome].missing {
-                Missing::Zero => "",
-                _ => "; what is compared are the survivors",
-            };
             notes.push(format!(
-                "the arms fail at unequal rates: {} of {} runs on the left, {} of {} on the right{}",
-                left.0, left.1, right.0, right.1, survivors
+                "the arms fail at unequal rates: {} of {} runs on the left, {} of {} on the right; outcomes that \
+                 leave out missing values compare the survivors",
+                left.0, left.1, right.0, right.1
             ));
         }
         let waiting: u64 = arms.planned.iter().sum::<u64>() - arms.ended.iter().sum::<u64>();
