@@ -187,10 +187,11 @@ pub async fn execute<B: Backend + 'static>(
 /// Refuses, moves aside or leaves what is there.
 fn prepare_directory(request: &Request<'_>) -> Result<(), ExecuteError> {
     let directory = request.directory;
-    let holds = directory.join(FILE_NAME).exists();
+    // DRE's too: its tables would be overwritten.
+    let holds = directory.join(FILE_NAME).exists() || !import::checkpoints(directory).is_empty();
     match request.mode {
         Mode::New if holds => Err(ExecuteError::Exists(directory.to_owned())),
-        Mode::Fresh if directory.exists() => {
+        Mode::Fresh if holds => {
             let name = directory.file_name().unwrap_or_default().to_string_lossy();
             let free = (1..)
                 .map(|number| directory.with_file_name(format!("{name}.old-{number}")))

@@ -313,6 +313,16 @@ fn a_directory_that_holds_a_study_is_not_overwritten() {
     );
     let moved = files(&shell, "out.old-1");
     assert_eq!(moved, before);
+    // What holds no study is nobody's to move; what DRE left is not overwritten.
+    shell.write("mine/notes.txt", "mine");
+    ends(
+        &run(&shell, &["run", "study.yaml", "--out", "mine", "--fresh"]),
+        0,
+    );
+    assert_eq!(shell.read("mine/notes.txt"), "mine");
+    shell.write("theirs/artifacts/checkpoints/run-0000000000aa.json", "{}");
+    ends(&run(&shell, &["run", "study.yaml", "--out", "theirs"]), 2);
+    assert!(!shell.path().join("theirs/journal.sqlite").exists());
     std::fs::remove_file(shell.path().join("study.yaml")).expect("it is there");
     let gone = run(&shell, &["resume", "out"]);
     ends(&gone, 2);
