@@ -759,7 +759,8 @@ fn equals_golden(shell: &Shell, python: &std::ffi::OsStr, out: &str) {
         .arg(shell.path().join(out))
         .output()
         .expect("the interpreter runs");
-    assert_eq!(String::from_utf8_lossy(&compared.stdout).trim(), "equal");
+    let said = [compared.stdout, compared.stderr].concat();
+    assert_eq!(String::from_utf8_lossy(&said).trim(), "equal");
 }
 
 /// SF-66, SF-45 to SF-58
