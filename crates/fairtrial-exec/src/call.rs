@@ -28,6 +28,8 @@ pub struct Call {
     pub queue_timeout: Option<Duration>,
     /// Between SIGTERM and SIGKILL at the deadline.
     pub term_grace: Duration,
+    /// Between SIGTERM and SIGKILL when it is cancelled.
+    pub cancel_grace: Duration,
     /// What the call may use.
     pub limits: Limits,
     /// Isolation asked for.
@@ -213,6 +215,7 @@ impl Call {
             timeout: None,
             queue_timeout: None,
             term_grace: Duration::ZERO,
+            cancel_grace: Duration::ZERO,
             limits: Limits::default(),
             sandbox: Sandbox::new(level),
             self_test: None,

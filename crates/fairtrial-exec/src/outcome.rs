@@ -112,6 +112,13 @@ impl Outcome {
         Ok(out.write_all(b"}")?)
     }
 
+    /// The contract's `exit` object, or null.
+    #[must_use]
+    pub fn exit_json(&self) -> Json {
+        self.exit
+            .map_or(Json::Null, |exit| exit.to_json(self.killed_by))
+    }
+
     /// As [`Outcome::to_json`] with `value` null: for callers that stream a large value out themselves.
     #[must_use]
     pub fn to_json_without_value(&self, id: &Json) -> Map<String, Json> {
@@ -120,7 +127,7 @@ impl Outcome {
             "verdict": self.verdict.name(),
             "value": null,
             "error": self.error.as_ref().map(ErrorReport::to_json),
-            "exit": self.exit.map(|exit| exit.to_json(self.killed_by)),
+            "exit": self.exit_json(),
             "stdout": self.stdout.text(),
             "stderr": self.stderr.text(),
             "dropped": {"stdout": self.stdout.dropped, "stderr": self.stderr.dropped},

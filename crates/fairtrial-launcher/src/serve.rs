@@ -190,6 +190,7 @@ impl Launcher {
             ToLauncher::Arm { task, .. }
             | ToLauncher::Disarm { task }
             | ToLauncher::Confirm { task, .. }
+            | ToLauncher::End { task, .. }
             | ToLauncher::Kill { task, .. } => self.hear_of(task, message),
         }
         Ok(true)
@@ -302,6 +303,11 @@ impl Launcher {
             ToLauncher::Confirm { task, generation } => {
                 if let Some(task) = self.tasks.get_mut(&task) {
                     task.stop_overdue(generation);
+                }
+            }
+            ToLauncher::End { task, grace_ns } => {
+                if let Some(task) = self.tasks.get_mut(&task) {
+                    task.end(grace_ns);
                 }
             }
             ToLauncher::Kill { task, .. } => {

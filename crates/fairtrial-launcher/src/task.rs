@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::wait::Reaped;
 use fairtrial_exec::linux::{freeze, signals};
-use fairtrial_exec::protocol::launcher::{Cause, End};
+use fairtrial_exec::protocol::launcher::{Cause, End, Watch};
 
 use crate::confine::Cell;
 use crate::watch::{Due, Watched};
@@ -95,6 +95,17 @@ impl Task {
             None if self.dead.is_none() => signals::kill_child(self.pid),
             None => {}
         }
+    }
+
+    /// Asks it to end; kills it that much later.
+    pub(crate) fn end(&mut self, grace_ns: u64) {
+        let now = now_ns();
+        let (pid, cell) = (self.pid, &self.cell);
+        let watched = self
+            .watched
+            .get_or_insert_with(|| Watched::new(Watch::default(), 0, now, pid, cell));
+        watched.kill_at(now.saturating_add(grace_ns));
+        self.warn(Some(rustix::process::Signal::TERM.as_raw()));
     }
 
     /// Asks it to end, or to say where it is.

@@ -65,6 +65,11 @@ impl Watched {
         }
     }
 
+    /// It is to end by then, whatever it does.
+    pub(crate) fn kill_at(&mut self, at_ns: u64) {
+        self.kill_at_ns = Some(at_ns);
+    }
+
     /// When to look next.
     pub(crate) fn wake_at_ns(&self) -> Option<u64> {
         match self.kill_at_ns {

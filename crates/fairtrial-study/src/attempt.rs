@@ -201,15 +201,13 @@ fn printed(outcome: &Outcome) -> Result<Value, NoResult> {
 
 /// What is kept of an outcome beside its value and output.
 fn kept(outcome: &Outcome, error: Option<&ErrorReport>) -> String {
-    let whole = outcome.to_json_without_value(&serde_json::Value::Null);
-    let part = |name: &str| whole.get(name).cloned().unwrap_or_default();
-    let in_force = part("in_force");
+    let in_force = &outcome.in_force;
     json!({
         "error": error.map(ErrorReport::to_json),
-        "exit": part("exit"),
-        "dropped": part("dropped"),
-        "metrics": part("metrics"),
-        "in_force": {"level": in_force["effective"], "digest": in_force["digest"]},
+        "exit": outcome.exit_json(),
+        "dropped": {"stdout": outcome.stdout.dropped, "stderr": outcome.stderr.dropped},
+        "metrics": outcome.metrics.to_json(),
+        "in_force": {"level": in_force.effective.to_string(), "digest": in_force.digest()},
     })
     .to_string()
 }

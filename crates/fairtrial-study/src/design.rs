@@ -7,6 +7,7 @@ mod judge;
 mod latin_square;
 mod matrix;
 mod rows;
+mod rules;
 mod sampling;
 mod sobol;
 mod standalone;

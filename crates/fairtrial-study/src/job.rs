@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fairtrial_exec::{Backend, Call, EngineError, Outcome};
 use num_bigint::BigInt;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::attempt::{self, Ended, Evaluated};
 use crate::binding::Contract;
@@ -30,7 +30,11 @@ pub(crate) struct Tools<B> {
     pub(crate) backend: Arc<B>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) invocation: i64,
+    /// Between TERM and KILL when a run is stopped (ST-52).
+    pub(crate) grace: Duration,
     pub(crate) stop: watch::Receiver<Stop>,
+    /// Hears of ends that are in the journal.
+    pub(crate) recorded: mpsc::UnboundedSender<JobEnd>,
 }
 
 impl<B> Clone for Tools<B> {
@@ -39,7 +43,9 @@ impl<B> Clone for Tools<B> {
             backend: Arc::clone(&self.backend),
             journal: Arc::clone(&self.journal),
             invocation: self.invocation,
+            grace: self.grace,
             stop: self.stop.clone(),
+            recorded: self.recorded.clone(),
         }
     }
 }
@@ -52,6 +58,32 @@ pub(crate) struct JobEnd {
     pub(crate) evaluation_failed: bool,
 }
 
+impl JobEnd {
+    fn new(status: Status, tries: u32, evaluation: Option<&str>) -> Self {
+        Self {
+            status,
+            tries,
+            evaluation_failed: evaluation.is_some_and(|status| status != "ok"),
+        }
+    }
+}
+
+/// A job that ended, with what is not in the journal yet. It goes there together with the start of the next one: half as
+/// many commits.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) end: JobEnd,
+    records: Vec<Record>,
+}
+
+impl Done {
+    /// Has it committed alone, where nothing follows.
+    pub(crate) async fn commit(self, journal: &Journal) -> Result<JobEnd, Arc<JournalError>> {
+        commit(journal, self.records).await?;
+        Ok(self.end)
+    }
+}
+
 /// A run that is to be run, and all it needs.
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -60,7 +92,9 @@ pub(crate) struct Job {
     order_index: u64,
     seed: u64,
     identity: String,
-    /// Starts before.
+    /// The last start, once there is one.
+    start_id: StartId,
+    /// Starts so far.
     starts: u32,
     /// Attempts before that ended of their own.
     attempts: u32,
@@ -90,6 +124,7 @@ impl Job {
             order_index: run.order.into(),
             seed: run.seed.into(),
             identity: ready.identity(run)?.text().to_owned(),
+            start_id: StartId(0),
             starts: past.map_or(0, |past| past.starts.into()),
             attempts: past.map_or(0, |past| past.attempts.into()),
             evaluator: ready.problem(run).evaluator.clone(),
@@ -100,20 +135,32 @@ impl Job {
         })
     }
 
-    /// Runs it to its end.
+    /// Runs it to its end. First what is left of the job `before` is recorded.
     pub(crate) async fn perform<B: Backend>(
         mut self,
         mut tools: Tools<B>,
         decision: Decision,
-    ) -> Result<JobEnd, Arc<JournalError>> {
-        let mut said = Some(Record::Decision(DecisionRecord {
+        before: Option<Done>,
+    ) -> Result<Done, Arc<JournalError>> {
+        let (mut records, before) = match before {
+            Some(done) => (done.records, Some(done.end)),
+            None => (Vec::new(), None),
+        };
+        records.push(Record::Decision(DecisionRecord {
             invocation: tools.invocation,
             run_id: self.run_id.clone(),
             action: decision.action.name().into(),
             reason: decision.reason,
         }));
-        if let Some(start) = self.evaluates {
-            commit(&tools.journal, said.into_iter().collect()).await?;
+        let evaluates = self.evaluates;
+        if evaluates.is_none() {
+            records.push(self.start(&tools));
+        }
+        commit(&tools.journal, records).await?;
+        if let Some(end) = before {
+            _ = tools.recorded.send(end); // who counts outlives the jobs
+        }
+        if let Some(start) = evaluates {
             return self.evaluate_again(&mut tools, start).await;
         }
         let terms = &self.agent.program.binding.terms;
@@ -121,7 +168,8 @@ impl Job {
         let retry_on = terms.retry_on.clone();
         let (mut tries, mut engine_tries) = (0, 0);
         loop {
-            let (start, ended) = self.attempt(&mut tools, said.take()).await?;
+            let ended = self.attempt(&mut tools).await;
+            let finish = self.finish(&ended);
             tries += 1;
             engine_tries += u32::from(ended.status == Status::Lost);
             let again = match ended.status {
@@ -130,43 +178,56 @@ impl Job {
                     u64::from(tries) <= retries && retry_on.iter().any(|name| name == status.name())
                 }
             };
-            if !again || !sleep(delay, &mut tools.stop).await {
-                let evaluation = match &ended.result {
-                    Some(result) => self.evaluate(&mut tools, start, &result.value, 1).await?,
-                    None => None,
-                };
-                return Ok(JobEnd {
-                    status: ended.status,
-                    tries,
-                    evaluation_failed: evaluation.is_some_and(|status| status != "ok"),
+            if again {
+                commit(&tools.journal, vec![finish]).await?;
+                if sleep(delay, &mut tools.stop).await {
+                    let start = self.start(&tools);
+                    commit(&tools.journal, vec![start]).await?;
+                    continue;
+                }
+                return Ok(Done {
+                    end: JobEnd::new(ended.status, tries, None),
+                    records: Vec::new(),
                 });
             }
+            let (mut records, mut evaluation) = (vec![finish], None);
+            if let (Some(result), Some(evaluator)) = (&ended.result, self.evaluator.clone()) {
+                // In the journal by the time that the evaluator has come to its end, whatever becomes of that.
+                tools.journal.append(std::mem::take(&mut records), |_| ());
+                let start = self.start_id;
+                let status = self
+                    .evaluate(&mut tools, &evaluator, start, &result.value, 1)
+                    .await;
+                evaluation = Some(status.0);
+                records.extend(status.1);
+            }
+            return Ok(Done {
+                end: JobEnd::new(ended.status, tries, evaluation.as_deref()),
+                records,
+            });
         }
     }
 
-    /// One attempt, recorded before it begins and when it has ended.
-    async fn attempt<B: Backend>(
-        &mut self,
-        tools: &mut Tools<B>,
-        said: Option<Record>,
-    ) -> Result<(StartId, Ended), Arc<JournalError>> {
-        let id = tools.journal.next_start();
+    /// The start of the next attempt, which is recorded before it begins.
+    fn start<B>(&mut self, tools: &Tools<B>) -> Record {
+        self.start_id = tools.journal.next_start();
         self.starts += 1;
-        let (seq, attempt) = (self.starts, self.attempts + 1);
-        let start = Record::Start(Start {
-            id,
+        Record::Start(Start {
+            id: self.start_id,
             run_id: self.run_id.clone(),
-            seq,
-            attempt,
+            seq: self.starts,
+            attempt: self.attempts + 1,
             invocation: tools.invocation,
             plan_index: self.plan_index,
             order_index: self.order_index,
             seed: self.seed,
             identity: self.identity.clone(),
             started_at_ns: now_ns(),
-        });
-        commit(&tools.journal, said.into_iter().chain([start]).collect()).await?;
-        let call = self.call(attempt);
+        })
+    }
+
+    async fn attempt<B: Backend>(&mut self, tools: &mut Tools<B>) -> Ended {
+        let call = self.call(self.attempts + 1);
         let ended = match answer(tools, call).await {
             Answer::Came(outcome) => attempt::judge(
                 &outcome,
@@ -177,9 +238,7 @@ impl Job {
             Answer::Stopped => attempt::cancelled(now_ns()),
         };
         self.attempts += u32::from(ended.status.is_its_own());
-        let finish = self.finish(id, seq, &ended);
-        commit(&tools.journal, vec![finish]).await?;
-        Ok((id, ended))
+        ended
     }
 
     fn call(&mut self, attempt: u32) -> Call {
@@ -197,7 +256,7 @@ impl Job {
         program.call(&self.value, self.seed)
     }
 
-    fn finish(&self, id: StartId, seq: u32, ended: &Ended) -> Record {
+    fn finish(&self, ended: &Ended) -> Record {
         let warnings = ended.result.iter().flat_map(|result| &result.warnings);
         let warnings = warnings.map(|warning| {
             Value::map([
@@ -206,9 +265,9 @@ impl Job {
             ])
         });
         Record::Finish(Box::new(Finish {
-            id,
+            id: self.start_id,
             run_id: self.run_id.clone(),
-            seq,
+            seq: self.starts,
             status: ended.status,
             verdict: ended.verdict.map(str::to_owned),
             stage: ended.stage.into(),
@@ -224,17 +283,15 @@ impl Job {
         }))
     }
 
-    /// Evaluates an output, if there is somebody to do it. Tells how it went.
+    /// Evaluates an output. Tells how it went, and what to record of it: nothing if we stopped it.
     async fn evaluate<B: Backend>(
         &self,
         tools: &mut Tools<B>,
+        evaluator: &Evaluator,
         start: StartId,
         result: &Value,
         number: u32,
-    ) -> Result<Option<String>, Arc<JournalError>> {
-        let Some(evaluator) = &self.evaluator else {
-            return Ok(None);
-        };
+    ) -> (String, Option<Record>) {
         let program = &evaluator.actor.program;
         let contract = program.contract();
         let output = result.get("output").cloned().unwrap_or(Value::Null);
@@ -257,7 +314,7 @@ impl Job {
                 rows: Value::List(Vec::new()),
                 outcome: attempt::lost(&error, 0).outcome,
             },
-            Answer::Stopped => return Ok(Some(Status::Cancelled.to_string())),
+            Answer::Stopped => return (Status::Cancelled.to_string(), None),
         };
         let record = Record::Evaluation(Evaluation {
             start,
@@ -269,8 +326,7 @@ impl Job {
             rows: canonical_json(&evaluated.rows),
             outcome: evaluated.outcome,
         });
-        commit(&tools.journal, vec![record]).await?;
-        Ok(Some(evaluated.status))
+        (evaluated.status, Some(record))
     }
 
     /// The agent is not run again: its output is in the journal.
@@ -278,7 +334,7 @@ impl Job {
         &self,
         tools: &mut Tools<B>,
         start: StartId,
-    ) -> Result<JobEnd, Arc<JournalError>> {
+    ) -> Result<Done, Arc<JournalError>> {
         let reader = tools.journal.reader().map_err(Arc::new)?;
         let finish = reader.finish(start).map_err(Arc::new)?;
         let before = reader.evaluation(start).map_err(Arc::new)?;
@@ -288,11 +344,18 @@ impl Job {
             .unwrap_or(Value::Null);
         drop(reader);
         let number = before.map_or(1, |row| row.number + 1);
-        let status = self.evaluate(tools, start, &result, number).await?;
-        Ok(JobEnd {
-            status: Status::Success,
-            tries: 1,
-            evaluation_failed: status.is_some_and(|status| status != "ok"),
+        let (status, record) = match &self.evaluator {
+            None => (None, None),
+            Some(evaluator) => {
+                let (status, record) = self
+                    .evaluate(tools, evaluator, start, &result, number)
+                    .await;
+                (Some(status), record)
+            }
+        };
+        Ok(Done {
+            end: JobEnd::new(Status::Success, 1, status.as_deref()),
+            records: record.into_iter().collect(),
         })
     }
 }
@@ -304,8 +367,9 @@ enum Answer {
     Stopped,
 }
 
-/// Runs a call, unless it is stopped; then it is killed.
-async fn answer<B: Backend>(tools: &mut Tools<B>, call: Call) -> Answer {
+/// Runs a call, unless it is stopped; then it has its grace to end.
+async fn answer<B: Backend>(tools: &mut Tools<B>, mut call: Call) -> Answer {
+    call.cancel_grace = tools.grace;
     let cancelled = async {
         // An error is that nobody can stop us any more.
         if tools

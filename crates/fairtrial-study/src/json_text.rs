@@ -28,7 +28,7 @@ pub(crate) fn parse(file: &Arc<str>, text: &str) -> Result<Node, Fault> {
 
 /// Reads a value from the command line or another text without a file.
 pub(crate) fn parse_value(name: &str, text: &str) -> Result<Value, Fault> {
-    Ok(parse(&Arc::from(name), text)?.to_value())
+    Ok(parse(&Arc::from(name), text)?.into_value())
 }
 
 struct Reader<'t> {
@@ -58,11 +58,12 @@ impl<'t> Reader<'t> {
 
     fn take(&mut self, bytes: usize) -> &'t str {
         let (taken, rest) = self.rest.split_at(bytes);
-        for c in taken.chars() {
-            (self.line, self.column) = match c {
-                '\n' => (self.line + 1, 1),
-                _ => (self.line, self.column + 1),
-            };
+        match taken.rfind('\n') {
+            None => self.column += taken.chars().count(),
+            Some(last) => {
+                self.line += taken.matches('\n').count();
+                self.column = 1 + taken[last + 1..].chars().count();
+            }
         }
         self.rest = rest;
         taken
@@ -214,6 +215,23 @@ impl<'t> Reader<'t> {
     }
 
     fn word_or_number(&mut self) -> Result<Value, Fault> {
+        let Some((length, whole)) = number_length(self.rest) else {
+            return self.word();
+        };
+        let text = self.take(length);
+        if whole {
+            let int = match text.parse::<i64>() {
+                Ok(int) => int.into(),
+                Err(_) => text.parse().expect("checked digits are an integer"),
+            };
+            return Ok(Value::Int(int));
+        }
+        Ok(Value::Float(
+            text.parse().expect("a JSON number is a float"),
+        ))
+    }
+
+    fn word(&mut self) -> Result<Value, Fault> {
         let words = [
             ("null", Value::Null),
             ("true", Value::Bool(true)),
@@ -222,21 +240,10 @@ impl<'t> Reader<'t> {
             ("Infinity", Value::Float(f64::INFINITY)),
             ("-Infinity", Value::Float(f64::NEG_INFINITY)),
         ];
-        for (word, value) in words {
-            if self.skip(word) {
-                return Ok(value);
-            }
-        }
-        let (length, whole) = number_length(self.rest).ok_or_else(|| self.expected("a value"))?;
-        let text = self.take(length);
-        if whole {
-            return Ok(Value::Int(
-                text.parse().expect("checked digits are an integer"),
-            ));
-        }
-        Ok(Value::Float(
-            text.parse().expect("a JSON number is a float"),
-        ))
+        let known = words.into_iter().find(|(word, _)| self.skip(word));
+        known
+            .map(|(_, value)| value)
+            .ok_or_else(|| self.expected("a value"))
     }
 }
 

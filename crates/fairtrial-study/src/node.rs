@@ -52,21 +52,22 @@ impl Node {
 
     /// The value without places. Of repeated keys the last wins, at the first one's position, as in Python.
     pub(crate) fn to_value(&self) -> Value {
-        match &self.content {
-            Content::Scalar(value) => value.clone(),
-            Content::List(items) => Value::List(items.iter().map(Self::to_value).collect()),
+        self.clone().into_value()
+    }
+
+    /// As [`Node::to_value`], for who needs the places no more.
+    pub(crate) fn into_value(self) -> Value {
+        match self.content {
+            Content::Scalar(value) => value,
+            Content::List(items) => Value::List(items.into_iter().map(Self::into_value).collect()),
             Content::Map(entries) => {
-                let mut map: Vec<(Value, Value)> = Vec::with_capacity(entries.len());
-                let mut places = HashMap::with_capacity(entries.len());
-                for entry in entries {
-                    let (key, value) = (entry.key.to_value(), entry.value.to_value());
-                    let at = *places.entry(key.equality_key()).or_insert(map.len());
-                    match map.get_mut(at) {
-                        Some(known) => known.1 = value,
-                        None => map.push((key, value)),
-                    }
+                let entries = entries.into_iter();
+                let entries =
+                    entries.map(|entry| (entry.key.into_value(), entry.value.into_value()));
+                match entries.len() {
+                    0..=FEW => few(entries),
+                    _ => many(entries),
                 }
-                Value::Map(map)
             }
         }
     }
@@ -89,6 +90,38 @@ impl Node {
     pub(crate) fn is_null(&self) -> bool {
         matches!(self.content, Content::Scalar(Value::Null))
     }
+}
+
+/// So many keys are compared sooner than hashed.
+const FEW: usize = 16;
+
+fn few(entries: impl ExactSizeIterator<Item = (Value, Value)>) -> Value {
+    let mut map: Vec<(Value, Value)> = Vec::with_capacity(entries.len());
+    for (key, value) in entries {
+        let is_same = |known: &Value| match (known, &key) {
+            (Value::Text(known), Value::Text(key)) => known == key,
+            (Value::Text(_), _) | (_, Value::Text(_)) => false,
+            (known, key) => known.equality_key() == key.equality_key(),
+        };
+        match map.iter_mut().find(|(known, _)| is_same(known)) {
+            Some(known) => known.1 = value,
+            None => map.push((key, value)),
+        }
+    }
+    Value::Map(map)
+}
+
+fn many(entries: impl ExactSizeIterator<Item = (Value, Value)>) -> Value {
+    let mut map: Vec<(Value, Value)> = Vec::with_capacity(entries.len());
+    let mut places = HashMap::with_capacity(entries.len());
+    for (key, value) in entries {
+        let at = *places.entry(key.equality_key()).or_insert(map.len());
+        match map.get_mut(at) {
+            Some(known) => known.1 = value,
+            None => map.push((key, value)),
+        }
+    }
+    Value::Map(map)
 }
 
 /// Reads a document by its file name's extension; the text is the file's.

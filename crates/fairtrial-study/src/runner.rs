@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use fairtrial_exec::Backend;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::job::{Job, JobEnd, Tools};
+use crate::job::{Done, Job, JobEnd, Tools};
 use crate::journal::{Journal, JournalError, Status};
 use crate::plan::{Action, Decision, Picker, Plan};
 use crate::ready::Ready;
@@ -87,11 +87,14 @@ pub async fn run<B: Backend + 'static>(
 ) -> Result<(End, Tally), Arc<JournalError>> {
     let policy = &site.plan.study.on_failure;
     let (own_stop, halt) = watch::channel(Stop::No);
+    let (recorded, mut told_of) = mpsc::unbounded_channel();
     let tools = Tools {
         backend: Arc::clone(&site.backend),
         journal: Arc::clone(&site.journal),
         invocation: site.invocation,
+        grace: policy.grace,
         stop: halt,
+        recorded,
     };
     let mut todo = Todo::new(site);
     let mut running = JoinSet::new();
@@ -99,15 +102,28 @@ pub async fn run<B: Backend + 'static>(
         planned: site.plan.len(),
         ..Tally::default()
     };
+    // Ended, whether recorded or not: the policy decides by these, before anything else starts.
+    let mut ended = Tally::default();
+    let mut unrecorded = None;
     let mut end = End::Finished;
     loop {
         while *own_stop.borrow() == Stop::No && running.len() < site.workers {
             let Some((job, decision)) = todo.next(&mut tally)? else {
                 break;
             };
-            running.spawn(job.perform(tools.clone(), decision));
+            running.spawn(job.perform(tools.clone(), decision, unrecorded.take()));
         }
         tally.running = running.len() as u64;
+        if let Some(done) = unrecorded.take() {
+            match Done::commit(done, &tools.journal).await {
+                Ok(job_end) => _ = tools.recorded.send(job_end), // to ourselves
+                Err(error) => return fail(&own_stop, running, error).await,
+            }
+        }
+        while let Ok(job_end) = told_of.try_recv() {
+            tally.count(&job_end);
+            told(&tally);
+        }
         tokio::select! {
             biased;
             Ok(()) = stop.changed(), if end != End::Interrupted => {
@@ -116,22 +132,22 @@ pub async fn run<B: Backend + 'static>(
             }
             joined = running.join_next() => match joined {
                 None => break,
-                Some(Ok(result)) => {
-                    let job_end = match result {
-                        Ok(job_end) => job_end,
-                        Err(error) => return fail(&own_stop, running, error).await,
-                    };
-                    tally.count(&job_end);
-                    tally.running = running.len() as u64;
-                    told(&tally);
-                    if end == End::Finished && strikes(policy, &tally) {
+                Some(Ok(Ok(done))) => {
+                    ended.count(&done.end);
+                    unrecorded = Some(done);
+                    if end == End::Finished && strikes(policy, &ended) {
                         end = End::Stopped;
                         own_stop.send_replace(if policy.drain { Stop::Drain } else { Stop::Cancel });
                     }
                 }
+                Some(Ok(Err(error))) => return fail(&own_stop, running, error).await,
                 // A task of ours that panicked: the record says that its run began and no more.
                 Some(Err(_)) => tally.ended[Status::Lost as usize] += 1,
             },
+            Some(job_end) = told_of.recv() => {
+                tally.count(&job_end);
+                told(&tally);
+            }
         }
     }
     Ok((end, tally))

@@ -126,6 +126,7 @@ impl Export<'_> {
         &self,
         mut each: impl FnMut(&RunSpec<'_>, &RunRecord) -> Result<(), E>,
     ) -> Result<(), E> {
+        let _moment = self.reader.snapshot()?;
         for run in self.plan.runs() {
             if let Some(record) = RunRecord::read(self.plan, &run, self.history, self.reader)? {
                 each(&run, &record)?;
@@ -197,7 +198,7 @@ impl Export<'_> {
                     .map_err(failed("evaluations.csv"))?;
             }
             if let Some(attempts) = &mut attempts {
-                for row in rows::attempts(self, record)? {
+                for row in rows::attempts(self, run, record)? {
                     attempts
                         .row(compat, rows::ATTEMPT_COLUMNS, &row)
                         .map_err(failed("attempts.csv"))?;

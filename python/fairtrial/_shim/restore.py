@@ -16,6 +16,7 @@ from os import listdir as _listdir
 from os import open as _open
 from os import pipe as _pipe
 from os import putenv as _putenv
+from os import stat as _stat
 from os import umask as _umask
 from os import unsetenv as _unsetenv
 from os.path import abspath as _abspath
@@ -141,7 +142,8 @@ class Terms:
         self.argv_list = _sys.argv
         self.kept = None  # duplicates of descriptors 0 to 2, once the worker is reused
         self.home = None  # a descriptor of the base's cwd, if most calls stay there
-        self.asked = None
+        self.limited = []  # rlimits that hold beside the base's
+        self.asked_path = None
         self.entries = ()
         self.evicted = {}
         self.take_base()
@@ -152,9 +154,9 @@ class Terms:
         self.path_list = path if type(path) is list else self.path_list
         self.argv_list = argv if type(argv) is list else self.argv_list
         self.base_path = self.path = list(self.path_list)
-        self.base_env = self.env = dict(self.data)
+        self.base_env, self.env = dict(self.data), dict(self.data)
+        self.env_asked, self.env_changes = None, {}
         self.base_cwd = self.cwd = _getcwd_or_none()
-        self.asked = None
 
     def prepare_reuse(self, stays):
         """What only a worker that serves several calls must remember. `stays`: most calls have no cwd of their own."""
@@ -171,26 +173,29 @@ class Terms:
     def meet(self, header):
         """Brings about what the call asks for. What the call before asked for too is already so."""
         cwd, env, path, rlimits = header.get("cwd"), header.get("env"), header.get("path"), header.get("rlimits")
-        asked = (cwd, env, path, rlimits)
-        if asked != self.asked:
-            if self.asked is not None:
-                self._return_to_base()
-            self.asked = asked
-            if env:
-                self._set_env(env)
-        if rlimits:
-            self._set_limits(rlimits, header.get("reuse"))
-        if cwd and cwd != self.cwd:
+        if env != self.env_asked:
+            self._set_env(env or {})
+            self.env_asked = env
+        if (rlimits or []) != self.limited:
+            if self.limited:
+                self._restore_limits()
+            self._set_limits(rlimits or [], header.get("reuse"))
+        if not cwd:
+            self.leave()
+        elif cwd != self.cwd:
             self._enter(cwd)
-        if path:
-            self._put_first(path)
+        if path != self.asked_path or (path and self._path_is_stale()):
+            self._forget_path()
+            self.asked_path = path
+            if path:
+                self._put_first(path)
 
     def settle(self):
         """Puts back what the call changed. What holds already costs a comparison."""
         _settrace(None)
         _setprofile(None)
         if self.entries:
-            self._forget_path()
+            self._forget_imports()
         if _sys_names.get("path") is not self.path_list or self.path_list != self.path:
             self.path_list[:] = self.path
             _sys.path = self.path_list
@@ -216,7 +221,7 @@ class Terms:
             self._restore_streams()
         if _getrecursionlimit() != self.recursion_limit:
             _setrecursionlimit(self.recursion_limit)
-        if (self.asked and self.asked[3]) or "resource" in _modules:
+        if "resource" in _modules or any(which == _RLIMIT_CPU for which, _ in self.limited):
             self._restore_limits()
 
     def leave(self):
@@ -225,25 +230,25 @@ class Terms:
             _chdir(self.base_cwd)
             self.cwd = self.base_cwd
 
-    def _return_to_base(self):
-        if self.env is not self.base_env:
-            self._set_environ(self.base_env)
-            self.env = self.base_env
-        if self.cwd != self.base_cwd:
-            _chdir(self.base_cwd)
-            self.cwd = self.base_cwd
-        self.asked = None
-
     def _set_env(self, changes):
-        wanted = dict(self.base_env)
-        for name, value in changes.items():
-            name = _os_bytes(name)
-            if value is None:
-                wanted.pop(name, None)
-            else:
-                wanted[name] = _os_bytes(value)
-        self._set_environ(wanted)
-        self.env = wanted
+        """From what the call before had: what both have costs a comparison."""
+        wanted = {_os_bytes(name): value if value is None else _os_bytes(value) for name, value in changes.items()}
+        for name in self.env_changes:
+            if name not in wanted:
+                self._set_variable(name, self.base_env.get(name))
+        for name, value in wanted.items():
+            self._set_variable(name, value)
+        self.env_changes = wanted
+
+    def _set_variable(self, name, value):
+        if self.env.get(name) == value:
+            return
+        if value is None:
+            _unsetenv(name)
+            del self.data[name], self.env[name]
+        else:
+            _putenv(name, value)
+            self.data[name] = self.env[name] = value
 
     def _set_environ(self, wanted):
         data = self.data
@@ -272,6 +277,7 @@ class Terms:
                 _setrlimit(which, (soft, hard if reuse else soft))
             except (OSError, ValueError) as error:
                 raise SetupFailed("cannot set rlimit %s to %s: %s" % (which, value, error)) from None
+        self.limited = rlimits
 
     def _restore_signals(self):
         _touched.clear()
@@ -286,6 +292,7 @@ class Terms:
             enable_crash_reports()  # whose handlers the lines above may have taken away
 
     def _restore_limits(self):
+        self.limited = []
         for which, wanted in zip(_LIMITS, self.limits):
             soft, hard = _getrlimit(which)
             if soft != wanted:
@@ -297,29 +304,47 @@ class Terms:
         entries = []
         for entry in path:
             entry = _abspath(entry)
-            if entry not in entries and _realpath(entry) not in entries:
+            if entry not in entries and (not entries or _realpath(entry) not in entries):
                 entries.append(entry)
-        self.entries = entries
-        self.path_list[:] = entries + [entry for entry in self.base_path if entry not in entries]
-        for entry in entries:
-            _sys.path_importer_cache.pop(entry, None)  # made anew: what it remembers may be out of date
+        self.entries, self.changed_at = entries, _changed_at(entries)
+        self.path = entries + [entry for entry in self.base_path if entry not in entries]
+        self.path_list[:] = self.path
+        self._forget_finders(entries)
         shadowed = _shadowed(entries, self.startup)
         self.evicted = {name: module for name, module in _modules.items() if name.partition(".")[0] in shadowed}
         for name in self.evicted:
             del _modules[name]
         self.known = set(_modules)
 
-    def _forget_path(self):
-        """Removes what was imported from the entries and returns what they had shadowed."""
+    def _path_is_stale(self):
+        """Whether the entries must be looked at again. What an importer remembers of them is dropped in any case."""
+        self._forget_finders(self.entries)
+        return self.changed_at != _changed_at(self.entries) or any(
+            not entry.startswith("/") for entry in self.asked_path
+        )
+
+    def _forget_finders(self, entries):
+        for entry in entries:
+            _sys.path_importer_cache.pop(entry, None)
+
+    def _forget_imports(self):
+        """Removes what a call imported from the entries; what they shadow stays away."""
+        if _modules.keys() == self.known:
+            return
         below = tuple(entry.rstrip("/") + "/" for entry in self.entries)
         for name in [name for name in list(_modules) if name not in self.known]:
             if _lives_below(_modules[name], below):
                 del _modules[name]
+        self.known = set(_modules)
+        self._forget_finders([entry for entry in _sys.path_importer_cache if (entry + "/").startswith(below)])
+
+    def _forget_path(self):
+        """Returns to the base's path, and what the entries had shadowed to the modules."""
         _modules.update(self.evicted)
-        cache = _sys.path_importer_cache
-        for entry in [entry for entry in cache if (entry + "/").startswith(below)]:
-            del cache[entry]
-        self.entries, self.evicted = (), {}
+        self._forget_finders(self.entries)
+        self.path = self.base_path
+        self.path_list[:] = self.path
+        self.asked_path, self.entries, self.evicted = None, (), {}
 
     def _environ_holds(self):
         return (
@@ -370,6 +395,17 @@ def _open_here():
 
 def _os_bytes(text):
     return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+
+
+def _changed_at(entries):
+    """When the directories were last changed, by what the system tells; None where it does not."""
+    times = []
+    for entry in entries:
+        try:
+            times.append(_stat(entry).st_mtime_ns)
+        except OSError:
+            times.append(None)
+    return times
 
 
 def _shadowed(entries, startup):

@@ -8,7 +8,7 @@ use crate::linux::selftest::SelfTest;
 use crate::linux::wait::Counts;
 
 /// Of these messages. Engine and launcher must agree on it exactly.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The longest packet; what is longer travels in a memfd whose descriptor comes first.
 pub const MAX_PACKET_BYTES: usize = 64 << 10;
@@ -75,6 +75,13 @@ pub enum ToLauncher {
         task: TaskId,
         /// Which dispatch.
         generation: u32,
+    },
+    /// Ask it to end, and kill it and its tree a while later.
+    End {
+        /// Whom.
+        task: TaskId,
+        /// Between SIGTERM and SIGKILL.
+        grace_ns: u64,
     },
     /// End it and its tree.
     Kill {

@@ -488,9 +488,18 @@ impl Worker {
 
     fn kill(&self, cause: Cause) {
         let task = self.task;
-        self.site
-            .launcher
-            .send(ToLauncher::Kill { task, cause }, Vec::new());
+        let grace = match (&self.current, cause) {
+            (Some(current), Cause::Cancelled) => current.call().cancel_grace,
+            _ => Duration::ZERO,
+        };
+        let message = match grace {
+            Duration::ZERO => ToLauncher::Kill { task, cause },
+            grace => ToLauncher::End {
+                task,
+                grace_ns: nanoseconds(grace),
+            },
+        };
+        self.site.launcher.send(message, Vec::new());
     }
 
     fn begin(&mut self) {
@@ -581,10 +590,9 @@ impl Worker {
 
 /// What the launcher watches while a call runs.
 fn watch(call: &Call, began_ns: u64, mode: Mode) -> Watch {
-    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let limits = Watch {
         memory_bytes: call.limits.memory_bytes,
-        cpu_ns: call.limits.cpu.map(ns),
+        cpu_ns: call.limits.cpu.map(nanoseconds),
         processes: call.limits.processes,
         ..Watch::default()
     };
@@ -592,12 +600,16 @@ fn watch(call: &Call, began_ns: u64, mode: Mode) -> Watch {
         return limits;
     };
     Watch {
-        deadline_ns: Some(began_ns.saturating_add(ns(timeout))),
+        deadline_ns: Some(began_ns.saturating_add(nanoseconds(timeout))),
         confirm: mode == Mode::Reuse,
-        grace_ns: ns(call.term_grace),
+        grace_ns: nanoseconds(call.term_grace),
         dump_signal: (mode != Mode::Command).then_some(STACK_SIGNAL),
         ..limits
     }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 async fn turn(link: &mut Option<Link>) {

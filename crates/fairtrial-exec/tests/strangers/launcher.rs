@@ -100,6 +100,10 @@ fn to_launcher() -> Vec<ToLauncher> {
             task,
             generation: u32::MAX,
         },
+        ToLauncher::End {
+            task,
+            grace_ns: u64::MAX,
+        },
         ToLauncher::Kill {
             task,
             cause: Cause::Retired,

@@ -20,6 +20,12 @@ pub struct Reader {
     path: PathBuf,
 }
 
+/// One moment of a journal.
+#[derive(Debug)]
+pub struct Snapshot<'r> {
+    _transaction: rusqlite::Transaction<'r>,
+}
+
 /// A start as it was recorded.
 #[derive(Debug, Clone)]
 pub struct StartRow {
@@ -144,6 +150,14 @@ impl Reader {
             Some(_) => Ok(reader),
             None => Err(JournalError::Missing(directory.to_owned())),
         }
+    }
+
+    /// Until dropped, every question is answered as of one moment, and sooner.
+    pub fn snapshot(&self) -> Result<Snapshot<'_>, JournalError> {
+        let transaction = self.database.unchecked_transaction();
+        Ok(Snapshot {
+            _transaction: transaction.map_err(JournalError::database(&self.path))?,
+        })
     }
 
     /// Who writes it now, if anybody does.
