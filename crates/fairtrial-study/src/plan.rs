@@ -61,7 +61,7 @@ pub struct Plan<'s> {
 }
 
 impl<'s> Plan<'s> {
-    /// Plans a study. Starts nothing; `caller` evaluates `callable_ref` rules.
+    /// Plans a study. Starts nothing, but for `callable_ref` rules that no `caller` evaluates: those run in a worker.
     pub fn build(study: &'s Study, caller: Option<RuleCaller<'_>>) -> Result<Self, Invalid> {
         Self::with_id_digits(Cow::Borrowed(study), caller, RunId::DIGITS)
     }

@@ -266,7 +266,7 @@ fn arguments(arguments: Vec<Data>) -> Vec<u8> {
 }
 
 /// A plain value as a worker gets it.
-fn to_data(value: &Value) -> Data {
+pub(crate) fn to_data(value: &Value) -> Data {
     match value {
         Value::Null => Data::None,
         Value::Bool(truth) => Data::Bool(*truth),

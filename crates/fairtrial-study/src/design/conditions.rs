@@ -44,7 +44,7 @@ pub struct Condition<'d> {
 
 impl Design {
     /// Makes the study's conditions and judges them by its constraints. `caller` evaluates `callable_ref` rules; without
-    /// one, a study that has them is refused.
+    /// one they are called in a worker.
     pub fn build(study: &Study, caller: Option<RuleCaller<'_>>) -> Result<Self, Invalid> {
         let mut findings = Findings::default();
         let rows = match rows(study, &mut findings) {

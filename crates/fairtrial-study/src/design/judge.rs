@@ -1,6 +1,6 @@
 //! Which conditions keep which constraints.
 
-use super::Design;
+use super::{Design, rules};
 use crate::compat::Compat;
 use crate::expression::Scope;
 use crate::fault::{Findings, short};
@@ -27,23 +27,15 @@ impl Judgement {
         let mut violations = Vec::new();
         for (number, constraint) in study.constraints.iter().enumerate() {
             let called = match (&constraint.callable_ref, &mut caller) {
-                (None, _) => None,
-                (Some(_), Some(caller)) => match caller(constraint, design) {
-                    Ok(kept) => Some(kept),
-                    Err(why) => {
-                        let message = format!("constraint `{}`: {why}", short(&constraint.id));
-                        findings.fault(&constraint.place, "constraint", message, "");
-                        continue;
-                    }
-                },
-                (Some(reference), None) => {
-                    let id = short(&constraint.id);
-                    let message = format!(
-                        "constraint `{id}`: `{}` cannot be called yet",
-                        short(reference)
-                    );
-                    let hint = "write the rule as an `expression`";
-                    findings.fault(&constraint.place, "callable_ref", message, hint);
+                (None, _) => Ok(None),
+                (Some(_), Some(caller)) => caller(constraint, design).map(Some),
+                (Some(_), None) => rules::kept(study, constraint, design).map(Some),
+            };
+            let called = match called {
+                Ok(called) => called,
+                Err(why) => {
+                    let message = format!("constraint `{}`: {why}", short(&constraint.id));
+                    findings.fault(&constraint.place, "constraint", message, "");
                     continue;
                 }
             };

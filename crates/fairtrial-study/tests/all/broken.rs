@@ -196,13 +196,6 @@ const TABLE: &[(&str, &str, In, &str, &str)] = &[
     ),
     (
         "",
-        "constraints: [{constraint_id: c, callable_ref: 'rules:keep'}]\n",
-        Both,
-        "13:15",
-        "callable_ref",
-    ),
-    (
-        "",
         "constraints: [{constraint_id: c, expression: 'True'}, {constraint_id: c, expression: 'True'}]\n",
         Native,
         "13:86",

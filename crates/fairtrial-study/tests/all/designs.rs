@@ -315,11 +315,6 @@ fn a_callable_rule_is_evaluated_by_the_caller() {
         invalid.to_string().contains("constraint `c`: it raised"),
         "{invalid}"
     );
-    let invalid = Plan::build(&study, None).expect_err("refused");
-    assert!(
-        invalid.to_string().contains("cannot be called yet"),
-        "{invalid}"
-    );
 }
 
 /// SF-27, SF-52, ST-32
