@@ -6,6 +6,8 @@
 
 use std::ffi::OsStr;
 
+use crate::value::Value;
+
 /// A dict under construction.
 #[derive(Debug)]
 pub(crate) struct Dict(Vec<u8>);
@@ -84,6 +86,50 @@ impl Dict {
     }
 }
 
+/// A value of everyday types; of any other, none.
+pub(crate) fn value(value: &Value) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    write_value(&mut out, value)?;
+    Some(out)
+}
+
+fn write_value(out: &mut Vec<u8>, value: &Value) -> Option<()> {
+    match value {
+        Value::None => out.push(b'N'),
+        Value::Bool(truth) => out.push(if *truth { b'T' } else { b'F' }),
+        Value::Int(int) => match (i32::try_from(*int), u64::try_from(*int)) {
+            (Ok(small), _) => {
+                out.push(b'i');
+                out.extend_from_slice(&small.to_le_bytes());
+            }
+            (_, Ok(large)) => write_integer(out, large),
+            _ => return None,
+        },
+        Value::Float(float) => {
+            out.push(b'g');
+            out.extend_from_slice(&float.to_le_bytes());
+        }
+        Value::Str(text) => write_text(out, text),
+        Value::List(items) => write_values(out, b'[', items)?,
+        Value::Tuple(items) => write_values(out, b'(', items)?,
+        Value::Dict(pairs) => {
+            out.push(b'{');
+            for (key, value) in pairs {
+                write_value(out, key)?;
+                write_value(out, value)?;
+            }
+            out.push(b'0');
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn write_values(out: &mut Vec<u8>, tag: u8, values: &[Value]) -> Option<()> {
+    write_length(out, tag, values.len());
+    values.iter().try_for_each(|value| write_value(out, value))
+}
+
 fn write_length(out: &mut Vec<u8>, tag: u8, length: usize) {
     out.push(tag);
     out.extend_from_slice(
@@ -136,6 +182,25 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     use super::*;
+
+    /// As `marshal.dumps((None, [True, -1, 2**40], {"k": 0.5}), 2)` has it, but for tuples that it shortens.
+    #[test]
+    fn everyday_values_are_written_and_others_are_not() {
+        let everyday = Value::Tuple(vec![
+            Value::None,
+            Value::List(vec![Value::Bool(true), Value::Int(-1), Value::Int(1 << 40)]),
+            Value::Dict(vec![(Value::Str("k".into()), Value::Float(0.5))]),
+        ]);
+        let expected = b"(\x03\0\0\0N[\x03\0\0\0Ti\xff\xff\xff\xffl\x03\0\0\0\0\0\0\0\0\x04{u\x01\0\0\0kg\0\0\0\0\0\0\xe0\x3f0";
+        assert_eq!(value(&everyday).as_deref(), Some(&expected[..]));
+        for other in [
+            Value::Int(i64::MIN),
+            Value::Bytes(vec![1]),
+            Value::Set(Vec::new()),
+        ] {
+            assert_eq!(value(&Value::List(vec![other])), None);
+        }
+    }
 
     /// As `marshal.dumps("d\udcffé\udc80")` has it.
     #[test]

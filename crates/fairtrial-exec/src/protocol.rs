@@ -44,7 +44,7 @@
 //! own code from its first byte on: a `Run` would prove nothing, and costs a wake-up.
 //!
 //! A `Call` payload is `<I` the header's length, the header (marshal, a dict), the body. The body holds the
-//! arguments: data codec for `source`, a pickle (see below) for `pickled`. With `body_size` in the header the body is
+//! arguments: data codec, or with `marshal` in the header that, for `source`, a pickle (see below) for `pickled`. With `body_size` in the header the body is
 //! in the descriptor that comes with the frame instead. Header keys: `kind` (`source` or `pickled`), `source`,
 //! `filename`, `function`, `cwd`, `env` (name to text, or `None` to unset), `path` (entries put before `sys.path`),
 //! `result` (`data` or `pickle`), `inline`, `capture` (bound on message and traceback, bytes), `rlimits` (list of

@@ -322,7 +322,8 @@ class Worker:
         source, name = header["source"], header["function"]
         self.set_up(header)
         try:
-            args, kwargs = decode(self.body(header, payload, start))
+            read = _load_header if header.get("marshal") else decode
+            args, kwargs = read(self.body(header, payload, start))
         except BaseException as error:
             raise SetupFailed("cannot decode the arguments: %s" % summary(error)) from error
         self.know_source(filename, source)
