@@ -170,8 +170,13 @@ fn perform(
             }
         };
         drop(stop);
+        // What was stopped may use its grace; who asks once more waits for nobody.
         match &ended {
-            Ok(_) => engine::finish(&*backend).await,
+            Ok(_) if interrupt.or(engine::finish(&*backend)).await.is_ok() => {}
+            Ok(_) => {
+                engine::stop(&backend).await;
+                return Err(Failure::Interrupted);
+            }
             Err(_) => engine::stop(&backend).await,
         }
         ended.map_err(failure)
