@@ -146,6 +146,11 @@ impl Reader {
         }
     }
 
+    /// From the next question on it sees what was committed then, whatever is added meanwhile.
+    pub fn hold_still(&self) -> Result<(), JournalError> {
+        self.ask(|database| database.execute_batch("BEGIN"))
+    }
+
     /// Who writes it now, if anybody does.
     pub fn writer(&self) -> Option<Holder> {
         Lock::holder(&self.directory)
