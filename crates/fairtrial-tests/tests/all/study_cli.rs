@@ -1,7 +1,9 @@
 //! Studies as a user runs them: `fairtrial run`, `resume`, `retry`, `status`, `export`.
 
 mod archive;
+mod columns;
 mod dre;
+mod formats;
 mod resuming;
 mod running;
 mod stopping;

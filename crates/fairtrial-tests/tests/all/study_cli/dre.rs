@@ -77,11 +77,13 @@ fn artifacts_equal_those_of_dre() {
                 "dre-0.2",
                 "--out",
                 &out,
+                "--sqlite",
                 "-j",
                 jobs,
             ],
         );
         ends(&done, 3);
+        assert!(shell.path().join(&out).join("study.sqlite").exists());
         equals_golden(&shell, &python, &out);
     }
 }
