@@ -33,6 +33,24 @@ impl Default for Pace {
     }
 }
 
+/// What a row takes to write; each batch is measured, this is for those that come on top.
+const PER_RUN: Duration = Duration::from_micros(30);
+
+/// How far a study is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reached {
+    /// Runs that ended in this invocation.
+    pub(crate) ended: u64,
+    /// Runs taken from the record.
+    pub(crate) reused: u64,
+}
+
+impl Reached {
+    fn rows(self) -> u64 {
+        self.ended + self.reused
+    }
+}
+
 /// When the next batch is due: pure, by instants that it is told.
 #[derive(Debug)]
 struct Schedule {
@@ -40,11 +58,11 @@ struct Schedule {
     begun: Instant,
     /// When the last batch was written.
     last_end: Instant,
-    /// How long that took: the next is expected to take as long.
+    /// How long that took.
     last_cost: Duration,
     spent: Duration,
-    /// How many ends the tables know of.
-    shown: u64,
+    /// What the tables know of.
+    shown: Reached,
 }
 
 impl Schedule {
@@ -55,22 +73,25 @@ impl Schedule {
             last_end: now,
             last_cost: Duration::ZERO,
             spent: Duration::ZERO,
-            shown: 0,
+            shown: Reached::default(),
         }
     }
 
-    /// When to write after so many ends; none if tables know of all.
-    fn due(&self, ended: u64) -> Option<Instant> {
-        let news = ended.checked_sub(self.shown).filter(|news| *news > 0)?;
+    /// When to write; none if tables know of all that ended.
+    fn due(&self, reached: Reached) -> Option<Instant> {
+        let news = reached.ended.checked_sub(self.shown.ended);
+        let news = news.filter(|news| *news > 0)?;
         let by_batch = match news >= self.pace.runs {
             true => self.last_end,
             false => self.last_end + self.pace.every,
         };
-        let by_share = self.begun + (self.spent + self.last_cost).div_f64(self.pace.share);
+        let more = reached.rows().saturating_sub(self.shown.rows());
+        let cost = self.last_cost + PER_RUN.mul_f64(more as f64);
+        let by_share = self.begun + (self.spent + cost).div_f64(self.pace.share);
         Some(by_batch.max(by_share))
     }
 
-    fn wrote(&mut self, from: Instant, to: Instant, shown: u64) {
+    fn wrote(&mut self, from: Instant, to: Instant, shown: Reached) {
         self.last_cost = to - from;
         self.spent += self.last_cost;
         self.last_end = to;
@@ -100,17 +121,20 @@ impl Batches {
         }
     }
 
-    /// Writes whenever a batch is due; `ended` says how many runs have ended. Never returns, may be dropped.
-    pub(crate) async fn keep_current(&mut self, mut ended: watch::Receiver<u64>) {
+    /// Writes whenever a batch is due. Never returns, may be dropped.
+    pub(crate) async fn keep_current(&mut self, mut news: watch::Receiver<Reached>) {
         loop {
-            let count = *ended.borrow_and_update();
-            match self.schedule.due(count) {
-                Some(due) if due <= Instant::now() => self.write(count).await,
+            let reached = *news.borrow_and_update();
+            match self.schedule.due(reached) {
+                Some(due) if due <= Instant::now() => self.write(reached).await,
                 Some(due) => {
-                    // What ends meanwhile may make it due at once. An error is that nothing will end any more.
-                    _ = tokio::time::timeout_at(due, ended.changed()).await;
+                    // What ends meanwhile may make it due at once.
+                    let news = tokio::time::timeout_at(due, news.changed()).await;
+                    if matches!(news, Ok(Err(_))) {
+                        std::future::pending().await // nothing will end any more
+                    }
                 }
-                None if ended.changed().await.is_err() => std::future::pending().await,
+                None if news.changed().await.is_err() => std::future::pending().await,
                 None => {}
             }
         }
@@ -124,7 +148,7 @@ impl Batches {
         Some(format!("tables could not be written meanwhile: {problem}"))
     }
 
-    async fn write(&mut self, count: u64) {
+    async fn write(&mut self, reached: Reached) {
         let from = Instant::now();
         let (outputs, journal) = (self.outputs.clone(), Arc::clone(&self.journal));
         let given_up = Arc::clone(&self.given_up);
@@ -132,7 +156,7 @@ impl Batches {
             outputs.write_meanwhile(&journal, &given_up)
         }));
         self.written().await;
-        self.schedule.wrote(from, Instant::now(), count);
+        self.schedule.wrote(from, Instant::now(), reached);
     }
 
     /// Waits for the batch that is under way. The journal is the record: a study goes on without tables.
@@ -166,24 +190,35 @@ mod tests {
     fn a_batch_is_due_after_so_long_or_so_many_and_within_its_share() {
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let runs = |ended| Reached { ended, reused: 0 };
+        let due = |schedule: &Schedule, reached| {
+            let due = schedule.due(reached)? - start;
+            Some(due.as_secs_f64().round() as u64)
+        };
         let mut schedule = Schedule::new(Pace::default(), start);
-        assert_eq!(schedule.due(0), None);
-        assert_eq!(schedule.due(1), Some(at(30)));
-        assert_eq!(schedule.due(9_999), Some(at(30)));
-        assert_eq!(schedule.due(10_000), Some(at(0)));
-        schedule.wrote(at(30), at(31), 500);
-        assert_eq!(schedule.due(500), None, "nothing is new");
-        assert_eq!(schedule.due(501), Some(at(61)), "2 s are 5 % of 40 s");
-        assert_eq!(schedule.due(10_500), Some(at(40)));
-        schedule.wrote(at(61), at(66), 900);
-        assert_eq!(schedule.due(901), Some(at(220)), "11 s are 5 % of 220 s");
-        assert_eq!(schedule.due(99_999), Some(at(220)));
-        let (mut now, mut spent) = (66, 6);
+        assert_eq!(due(&schedule, runs(0)), None);
+        assert_eq!(due(&schedule, runs(1)), Some(30));
+        assert_eq!(due(&schedule, runs(9_999)), Some(30));
+        let expected = "0.3 s, which it should take, are 5 % of 6 s";
+        assert_eq!(due(&schedule, runs(10_000)), Some(6), "{expected}");
+        let many = Reached {
+            ended: 1,
+            reused: 1_000_000,
+        };
+        assert_eq!(due(&schedule, many), Some(600), "30 s are 5 % of 600 s");
+        schedule.wrote(at(30), at(31), runs(500));
+        assert_eq!(due(&schedule, runs(500)), None, "nothing is new");
+        assert_eq!(due(&schedule, runs(501)), Some(61), "2 s are 5 % of 40 s");
+        assert_eq!(due(&schedule, runs(10_500)), Some(46));
+        schedule.wrote(at(61), at(66), runs(900));
+        assert_eq!(due(&schedule, runs(901)), Some(220));
+        assert_eq!(due(&schedule, runs(100_900)), Some(280));
+        let (mut now, mut spent, mut ended) = (66, 6, 900);
         for cost in [7, 1, 30, 12, 3] {
-            let due = (schedule.due(u64::MAX).unwrap() - start).as_secs();
-            now = due.max(now);
+            ended += 20_000;
+            now = due(&schedule, runs(ended)).unwrap().max(now);
             assert!((spent as f64) < 0.05 * now as f64);
-            schedule.wrote(at(now), at(now + cost), 1_000);
+            schedule.wrote(at(now), at(now + cost), runs(ended));
             (now, spent) = (now + cost, spent + cost);
         }
     }

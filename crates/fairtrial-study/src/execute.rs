@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fairtrial_exec::Backend;
 use tokio::sync::watch;
 
-use crate::batches::{Batches, Pace};
+use crate::batches::{Batches, Pace, Reached};
 use crate::canonical::{canonical_json, sha256_hex};
 use crate::clock::{Precision, now_ns, time_text};
 use crate::fault::Invalid;
@@ -184,16 +184,19 @@ pub async fn execute<B: Backend + 'static>(
     };
     let outputs = Outputs::of(request);
     let mut batches = Batches::new(outputs.clone(), Arc::clone(&journal), request.pace);
-    let (count, ended) = watch::channel(0);
+    let (reached, news) = watch::channel(Reached::default());
     let mut told = told;
     let told = |tally: &Tally| {
         told(tally);
-        count.send_replace(tally.all_ended());
+        reached.send_replace(Reached {
+            ended: tally.all_ended(),
+            reused: tally.reused,
+        });
     };
     let ran = tokio::select! {
         biased;
         ran = run_under(request, &ready, &journal, backend, stop, told) => ran,
-        () = batches.keep_current(ended) => unreachable!("it goes on for ever"),
+        () = batches.keep_current(news) => unreachable!("it goes on for ever"),
     };
     warnings.extend(batches.end().await);
     let (end, tally) = ran?;
