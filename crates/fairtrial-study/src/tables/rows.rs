@@ -142,14 +142,14 @@ pub(super) fn event(event: &Value, mask: bool, record: &RunRecord) -> Vec<Value>
 pub(super) fn masked_event<'v>(event: &'v Value, mask: bool, record: &RunRecord) -> Cow<'v, Value> {
     let mut event = Cow::Borrowed(event);
     let automatic = Value::Text(time_text(record.finished_at_ns, Precision::Seconds));
-    if mask && event.get("timestamp") == Some(&automatic) {
-        if let Value::Map(entries) = event.to_mut() {
-            for (_, value) in entries
-                .iter_mut()
-                .filter(|(key, _)| key.as_text() == Some("timestamp"))
-            {
-                *value = Value::Null;
-            }
+    if mask
+        && event.get("timestamp") == Some(&automatic)
+        && let Value::Map(entries) = event.to_mut()
+    {
+        let mut entries = entries.iter_mut();
+        let time = entries.find(|(key, _)| key.as_text() == Some("timestamp"));
+        if let Some((_, value)) = time {
+            *value = Value::Null;
         }
     }
     event
