@@ -1,5 +1,6 @@
 //! A study that runs, and the records of its runs.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -7,8 +8,8 @@ use fairtrial_exec::{Backend as _, LocalBackend, Shutdown};
 use fairtrial_study::journal::{History, JournalError, Reader, Status};
 use fairtrial_study::provenance::{self, Site};
 use fairtrial_study::{
-    Changed, DRE_CALLER, ExecuteError, Mode, Plan as StudyPlan, Request, RunRecord, Stop, Summary,
-    Tally, Value, Wishes, execute,
+    Changed, DRE_CALLER, ExecuteError, Mode, Pace, Plan as StudyPlan, Request, RunRecord, Stop,
+    Summary, Tally, Value, Wishes, execute,
 };
 use pyo3::exceptions::{PyFileExistsError, PyValueError};
 use pyo3::prelude::*;
@@ -58,6 +59,8 @@ impl GivenRequest {
             argv: self.argv.clone(),
             host: self.host.clone(),
             provenance: Some(provenance::captured(&site)),
+            formats: BTreeSet::new(), // those of the study file
+            pace: Pace::default(),
         })
     }
 

@@ -66,7 +66,7 @@ impl<W: Write> CsvWriter<W> {
 }
 
 /// A value as the text of a cell. Lists and mappings are Python's text under `dre-0.2`, else canonical JSON.
-fn cell_text(value: &Value, compat: Compat) -> String {
+pub(crate) fn cell_text(value: &Value, compat: Compat) -> String {
     match (value, compat) {
         (Value::Null, _) => String::new(),
         (Value::List(_) | Value::Map(_), Compat::Native) => canonical_json(value),

@@ -1,6 +1,6 @@
 //! A study run into its directory: what is there is looked at, what is missing is run, tables are written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,21 +9,23 @@ use std::sync::Arc;
 use fairtrial_exec::Backend;
 use tokio::sync::watch;
 
+use crate::batches::{Batches, Pace, Reached};
 use crate::canonical::{canonical_json, sha256_hex};
 use crate::clock::{Precision, now_ns, time_text};
-use crate::compat::Compat;
 use crate::fault::Invalid;
+use crate::format::Format;
 use crate::import;
 use crate::journal::{
     Decision as DecisionRecord, FILE_NAME, History, Invocation, Journal, JournalError, Meta,
     Reader, Record, Status,
 };
+use crate::outputs::Outputs;
 use crate::plan::{Action, Decide, Plan};
 use crate::ready::Ready;
 use crate::recorded::{Changed, RETRY, Recorded, Wishes};
 use crate::runner::{self, End, Site, Stop, Tally};
 use crate::seal;
-use crate::tables::{Export, ExportError, ExportOptions};
+use crate::tables::ExportError;
 use crate::value::Value;
 
 /// What to do with a directory that holds a study.
@@ -41,7 +43,7 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct Request<'r> {
     /// What is planned.
-    pub plan: &'r Plan<'r>,
+    pub plan: &'r Arc<Plan<'static>>,
     /// Where it is recorded.
     pub directory: &'r Path,
     /// What to do with what is there.
@@ -60,6 +62,10 @@ pub struct Request<'r> {
     pub host: String,
     /// What DRE's manifest says of where and how.
     pub provenance: Option<Value>,
+    /// Formats that are written at the end beside those of the study file.
+    pub formats: BTreeSet<Format>,
+    /// How often tables are written meanwhile.
+    pub pace: Pace,
 }
 
 /// What became of it.
@@ -161,6 +167,7 @@ pub async fn execute<B: Backend + 'static>(
             if !accepted(request, &recorded, 0)?.is_empty() {
                 record_acceptance(request, &ready)?;
             }
+            write_missing(request, &reader, &history)?;
             return summarise(request, &reader, None, Tally::default());
         }
     }
@@ -171,16 +178,33 @@ pub async fn execute<B: Backend + 'static>(
     fs::create_dir_all(request.directory).map_err(io)?;
     let imports = request.mode == Mode::Resume && !request.directory.join(FILE_NAME).exists();
     let journal = Arc::new(open_journal(request)?);
-    let warnings = match imports {
+    let mut warnings = match imports {
         true => import::import(request.plan, &ready, &journal, request.directory)?,
         false => Vec::new(),
     };
-    let ran = run_under(request, &ready, &journal, backend, stop, told).await;
+    let outputs = Outputs::of(request);
+    let mut batches = Batches::new(outputs.clone(), Arc::clone(&journal), request.pace);
+    let (reached, news) = watch::channel(Reached::default());
+    let mut told = told;
+    let told = |tally: &Tally| {
+        told(tally);
+        reached.send_replace(Reached {
+            ended: tally.all_ended(),
+            reused: tally.reused,
+        });
+    };
+    let ran = tokio::select! {
+        biased;
+        ran = run_under(request, &ready, &journal, backend, stop, told) => ran,
+        () = batches.keep_current(news) => unreachable!("it goes on for ever"),
+    };
+    warnings.extend(batches.end().await);
     let (end, tally) = ran?;
     let reader = journal.reader()?;
+    reader.hold_still()?;
     let mut summary = summarise(request, &reader, Some(end), tally)?;
     summary.warnings = warnings;
-    export(request, &ready, &reader)?;
+    export(request, &ready, &reader, &outputs)?;
     Ok(summary)
 }
 
@@ -286,7 +310,7 @@ fn record_acceptance(request: &Request<'_>, ready: &Ready) -> Result<(), Execute
     });
     journal.record(records)?;
     journal.sync()?;
-    export(request, ready, &reader)
+    export(request, ready, &reader, &Outputs::of(request))
 }
 
 fn open_journal(request: &Request<'_>) -> Result<Journal, JournalError> {
@@ -417,23 +441,36 @@ pub(crate) fn count(
     Ok((counts, evaluations_failed, known))
 }
 
-/// Writes the tables of a request's directory.
-fn export(request: &Request<'_>, ready: &Ready, reader: &Reader) -> Result<(), ExecuteError> {
-    let history = reader.history()?;
-    let options = ExportOptions {
-        output_dir: request.directory.to_owned(),
-        mask_volatile: false,
-        checkpoints: request.plan.study.compat == Compat::Dre,
-        provenance: request.provenance.clone(),
-        generated_at_ns: now_ns(),
-        input: request.input.clone(),
-    };
-    let export = Export {
-        plan: request.plan,
+/// Writes what a request's directory is to hold, and seals it.
+fn export(
+    request: &Request<'_>,
+    ready: &Ready,
+    reader: &Reader,
+    outputs: &Outputs,
+) -> Result<(), ExecuteError> {
+    let (history, formats) = (reader.history()?, &outputs.formats);
+    outputs.write(reader, &history, formats.clone(), &Arc::default())?;
+    let directory = request.directory;
+    Ok(seal::write(
+        request.plan,
+        ready,
         reader,
-        history: &history,
-        options: &options,
-    };
-    export.write(request.directory)?;
-    Ok(seal::write(request.plan, ready, reader, request.directory)?)
+        directory,
+        formats,
+    )?)
+}
+
+/// Writes formats that are asked for and not there, where there is nothing else to do.
+fn write_missing(
+    request: &Request<'_>,
+    reader: &Reader,
+    history: &History,
+) -> Result<(), ExecuteError> {
+    let outputs = Outputs::of(request);
+    let missing = outputs.missing();
+    if !missing.is_empty() {
+        outputs.write(reader, history, missing.clone(), &Arc::default())?;
+        seal::note_files(request.directory, &missing)?;
+    }
+    Ok(())
 }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 pub use history::{History, Past, RunKey};
 pub use lock::Holder;
-pub use read::{EvaluationRow, FinishRow, InvocationRow, Reader, Snapshot, StartRow};
+pub use read::{EvaluationRow, FinishRow, InvocationRow, Reader, StartRow};
 pub use record::{Decision, Evaluation, Finish, Invocation, Record, Start, StartId, Status};
 pub use write::{Journal, Meta};
 

@@ -5,6 +5,7 @@
 
 mod archive;
 mod attempt;
+mod batches;
 mod binding;
 mod canonical;
 mod clock;
@@ -17,6 +18,7 @@ mod execute;
 mod expression;
 mod fault;
 mod files;
+mod format;
 mod host;
 mod identity;
 mod import;
@@ -28,6 +30,7 @@ mod load;
 mod moment;
 mod node;
 mod number;
+mod outputs;
 mod pickle;
 mod plan;
 mod program;
@@ -52,6 +55,7 @@ mod yaml;
 mod yaml_out;
 
 pub use archive::bundle;
+pub use batches::Pace;
 pub use binding::{Binding, Contract, EntryPoint, Packet, Terms};
 pub use canonical::{canonical_json, sha256_hex, stable_id};
 pub use clock::now_text;
@@ -64,6 +68,7 @@ pub use design::{
 pub use execute::{ExecuteError, Mode, Request, Summary, execute};
 pub use expression::{ErrorKind, Expression, ExpressionError, Scope};
 pub use fault::{Fault, Invalid, Place};
+pub use format::Format;
 pub use host::{HostBinding, HostBindings, HostFunction, HostPacket, plain_data};
 pub use moment::Moment;
 pub use plan::{
@@ -76,7 +81,7 @@ pub use recorded::{Changed, Recorded, Rescore, Wishes};
 pub use report::Report;
 pub use run_record::RunRecord;
 pub use runner::{End, Site, Stop, Tally, run};
-pub use seal::verify;
+pub use seal::{note_files, verify};
 pub use standing::Standing;
 pub use study::{
     Bindings, Block, Constraint, Factor, FailurePolicy, FailureTrigger, Level, OrderPolicy,

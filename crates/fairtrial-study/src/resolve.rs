@@ -11,11 +11,20 @@ use crate::study::Study;
 use python_names::{Names, ReadError, names_of};
 
 impl Study {
-    /// Looks up every binding; an error names all that lead nowhere.
+    /// Looks up every binding and format; an error names all that lead nowhere.
     pub fn resolve_bindings(&self) -> Result<(), Invalid> {
         let mut findings = Findings::default();
         for binding in self.all_bindings() {
             self.look_up(binding, &mut findings);
+        }
+        let absent = self
+            .export
+            .iter()
+            .filter(|(format, _)| !format.is_built_in());
+        for (format, place) in absent {
+            let message = format!("`{format}` is not built into this fairtrial");
+            let hint = format!("build it with `--features {format}`, or leave the format out");
+            findings.fault(place, "not_built_in", message, hint);
         }
         findings.settle().map(|_: Vec<Fault>| ())
     }

@@ -150,10 +150,12 @@ impl RunRecord {
         self.trace_refs = list(result.get("trace_refs"));
         let is_standalone = matches!(run.agent_id(), Value::Null) && plan.is_standalone;
         let is_dre = plan.study.compat == Compat::Dre;
-        if !(is_standalone && is_dre) {
-            self.events = self.all_events(plan, run, &list(result.get("events")));
-        }
         let reported = part("metrics").unwrap_or_else(empty);
+        if is_standalone && is_dre {
+            self.metrics = self.own_metrics(reported);
+            return;
+        }
+        self.events = self.all_events(plan, run, &list(result.get("events")));
         self.metrics = self.all_metrics(&reported, is_dre);
     }
 
@@ -211,6 +213,15 @@ impl RunRecord {
         vec![event(&automatic, true)]
     }
 
+    /// SF-47: DRE adds to a standalone callback's metrics how long it took, where they do not say.
+    fn own_metrics(&self, mut reported: Value) -> Value {
+        let says = reported.get("latency_s").is_some();
+        if let (Value::Map(entries), false) = (&mut reported, says) {
+            entries.push((Value::text("latency_s"), Value::Float(self.latency_s)));
+        }
+        reported
+    }
+
     /// SF-49, ST-16: what was measured, and what the agent reports beside it.
     fn all_metrics(&self, reported: &Value, is_dre: bool) -> Value {
         let mut entries: Vec<(Value, Value)> = Vec::new();
@@ -245,7 +256,9 @@ impl RunRecord {
         put("step_event_count", of_type(&STEPS));
         put("unique_actor_count", Value::Int(BigInt::from(actors.len())));
         put("latency_s", Value::Float(self.latency_s));
-        for name in ["cost_usd", "input_tokens", "output_tokens"] {
+        let cost = reported.get("cost_usd").and_then(number_of);
+        put("cost_usd", Value::Float(cost.unwrap_or(0.0)));
+        for name in ["input_tokens", "output_tokens"] {
             put(name, amount(reported.get(name)));
         }
         let own = reported
@@ -271,6 +284,11 @@ impl RunRecord {
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<&Value> {
         self.metrics.get(name)
+    }
+
+    /// What it cost, if it says so.
+    pub(crate) fn cost(&self) -> f64 {
+        self.metric("cost_usd").and_then(number_of).unwrap_or(0.0)
     }
 
     /// What the run's agent is, by its own word or the file's.
@@ -324,10 +342,7 @@ impl RunRecord {
             ("study_id", Value::text(&plan.study.study_id)),
         ]);
         let status = if is_success { "success" } else { "failed" };
-        let cost = match self.metric("cost_usd") {
-            Some(Value::Float(cost)) => *cost,
-            _ => 0.0,
-        };
+        let cost = self.cost();
         Value::map([
             ("artifact_refs", Value::List(Vec::new())),
             ("cost", Value::Float(cost)),

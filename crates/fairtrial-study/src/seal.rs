@@ -1,20 +1,20 @@
 //! `fairtrial.json`: what a study was, and hashes by which a later change of its directory is found (ST-78).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
 use num_bigint::BigInt;
 
-use crate::canonical::sha256_hex;
 use crate::clock::{Precision, time_text};
-use crate::files::write_whole;
+use crate::files::{file_sha256, is_same, write_whole};
+use crate::format::Format;
 use crate::journal::{InvocationRow, JournalError, Reader};
 use crate::json_out::pretty_strict;
 use crate::json_text::parse_value;
 use crate::plan::Plan;
 use crate::ready::Ready;
-use crate::tables::{Export, ExportError, ExportOptions, TABLES};
+use crate::tables::{Export, ExportError, ExportOptions};
 use crate::value::Value;
 
 /// The file's name.
@@ -26,13 +26,14 @@ pub(crate) fn write(
     ready: &Ready,
     reader: &Reader,
     directory: &Path,
+    formats: &BTreeSet<Format>,
 ) -> Result<(), ExportError> {
     let path = directory.join(FILE_NAME);
     let failed = |source: io::Error| ExportError::File {
         path: path.clone(),
         source,
     };
-    let value = sealed(plan, ready, reader, directory).map_err(|error| match error {
+    let value = sealed(plan, ready, reader, directory, formats).map_err(|error| match error {
         Unsealed::Journal(error) => ExportError::Journal(error),
         Unsealed::File(error) => failed(error),
     })?;
@@ -49,8 +50,9 @@ fn sealed(
     ready: &Ready,
     reader: &Reader,
     directory: &Path,
+    formats: &BTreeSet<Format>,
 ) -> Result<Value, Unsealed> {
-    let files = hashes(directory).map_err(Unsealed::File)?;
+    let files = hashes(directory, formats).map_err(Unsealed::File)?;
     let invocations = reader.invocations().map_err(Unsealed::Journal)?;
     let isolation = reader.isolation().map_err(Unsealed::Journal)?;
     let journal = reader.digest().map_err(Unsealed::Journal)?;
@@ -113,17 +115,42 @@ fn invocation(row: &InvocationRow) -> Value {
     ])
 }
 
-/// The SHA-256 of every derived file.
-fn hashes(directory: &Path) -> io::Result<BTreeMap<String, String>> {
+/// The SHA-256 of every derived file of some formats.
+fn hashes(directory: &Path, formats: &BTreeSet<Format>) -> io::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
-    for name in TABLES {
-        match std::fs::read(directory.join(name)) {
-            Ok(bytes) => _ = found.insert(name.to_owned(), sha256_hex(&bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+    for name in formats.iter().flat_map(|format| format.derived_files()) {
+        if let Some(hash) = file_sha256(&directory.join(name))? {
+            found.insert((*name).to_owned(), hash);
         }
     }
     Ok(found)
+}
+
+/// Notes files of further formats that were made after the last orderly end. A directory without a seal stays without.
+pub fn note_files(directory: &Path, formats: &BTreeSet<Format>) -> Result<(), ExportError> {
+    let path = directory.join(FILE_NAME);
+    let failed = |source: io::Error| ExportError::File {
+        path: path.clone(),
+        source,
+    };
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        return Ok(());
+    };
+    let Ok(mut sealed) = parse_value(FILE_NAME, &text) else {
+        return Ok(()); // `verify` says so
+    };
+    let made = hashes(directory, formats).map_err(failed)?;
+    let Value::Map(entries) = &mut sealed else {
+        return Ok(());
+    };
+    let mut keys = entries.iter_mut();
+    let files = keys.find(|(key, _)| key.as_text() == Some("files"));
+    if let Some((_, Value::Map(files))) = files {
+        files.retain(|(name, _)| !made.contains_key(&name.to_str()));
+        let made = made.into_iter();
+        files.extend(made.map(|(name, hash)| (Value::Text(name), Value::Text(hash))));
+    }
+    write_whole(&path, pretty_strict(&sealed).as_bytes()).map_err(failed)
 }
 
 /// What of a directory is not as it was left; empty if all is. `scratch` is an empty directory to work in.
@@ -162,22 +189,48 @@ pub fn verify(
     if text("journal_sha256") != reader.digest()? {
         found.push("journal.sqlite: its records are not those of the last orderly end".into());
     }
-    let here = hashes(directory).map_err(|source| ExportError::File {
+    let all = BTreeSet::from(Format::ALL);
+    let here = hashes(directory, &all).map_err(|source| ExportError::File {
         path: directory.to_owned(),
         source,
     })?;
     let recorded = sealed.get("files").cloned().unwrap_or(Value::Null);
-    for name in TABLES {
+    for name in all.iter().flat_map(|format| format.derived_files()) {
         let then = recorded.get(name).and_then(Value::as_text);
-        match (then, here.get(name).map(String::as_str)) {
+        match (then, here.get(*name).map(String::as_str)) {
             (then, now) if then == now => {}
             (Some(_), None) => found.push(format!("{name}: gone")),
             (None, Some(_)) => found.push(format!("{name}: was not there")),
             _ => found.push(format!("{name}: changed since it was written")),
         }
     }
-    rederive(plan, reader, directory, scratch, input, &mut found)?;
+    let formats = Format::ALL.into_iter().filter(|format| {
+        let mut files = format.derived_files().iter();
+        let is_there = files.any(|name| recorded.get(name).is_some());
+        is_there && is_remade(*format, text("version"))
+    });
+    let formats = formats.collect();
+    rederive(
+        plan,
+        reader,
+        directory,
+        scratch,
+        (input, formats),
+        &mut found,
+    )?;
     Ok(found)
+}
+
+/// Whether this build makes the same bytes of the same journal: where somebody else's library lays them out, only the
+/// version that made them is sure to.
+fn is_remade(format: Format, version: &str) -> bool {
+    match format {
+        Format::Csv | Format::Json => true,
+        Format::Parquet | Format::Sqlite => {
+            format.is_built_in() && version == env!("CARGO_PKG_VERSION")
+        }
+        Format::Dre => false,
+    }
 }
 
 /// Tables say what the journal says, whatever their hashes are said to be.
@@ -186,13 +239,14 @@ fn rederive(
     reader: &Reader,
     directory: &Path,
     scratch: &Path,
-    input: Vec<u8>,
+    (input, formats): (Vec<u8>, BTreeSet<Format>),
     found: &mut Vec<String>,
 ) -> Result<(), ExportError> {
     let history = reader.history()?;
     let options = ExportOptions {
         output_dir: directory.to_owned(),
-        input,
+        input: input.into(),
+        formats,
         ..ExportOptions::default()
     };
     let export = Export {
@@ -202,12 +256,21 @@ fn rederive(
         options: &options,
     };
     export.write(scratch)?;
-    for name in TABLES {
-        let read = |directory: &Path| std::fs::read(directory.join(name)).ok();
+    let names = options
+        .formats
+        .iter()
+        .flat_map(|format| format.derived_files());
+    for name in names {
         let known = found
             .iter()
             .any(|line| line.starts_with(&format!("{name}:")));
-        if !known && read(directory) != read(scratch) {
+        let (here, remade) = (directory.join(name), scratch.join(name));
+        let failed = |source| ExportError::File {
+            path: here.clone(),
+            source,
+        };
+        let is_there = here.exists() || remade.exists();
+        if !known && is_there && !(here.exists() && is_same(&here, &remade).map_err(failed)?) {
             found.push(format!("{name}: is not what the journal says"));
         }
     }

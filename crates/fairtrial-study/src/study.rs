@@ -11,6 +11,7 @@ use crate::compat::Compat;
 use crate::design::DesignSpec;
 use crate::expression::Expression;
 use crate::fault::{Fault, Place};
+use crate::format::Format;
 use crate::node::Entry;
 use crate::value::Value;
 
@@ -50,7 +51,7 @@ pub struct Study {
     /// How a plan larger than `max_runs` is cut.
     pub sample: Option<Sample>,
     /// Further formats to export at the end.
-    pub export: Vec<String>,
+    pub export: Vec<(Format, Place)>,
     /// Where results go, relative to the current directory.
     pub output_dir: PathBuf,
     /// The whole file in full: all keys of SF-7, then those of ST-1 that were given.

@@ -1,36 +1,41 @@
 //! A study's directory as a fold over its journal: the canonical tables, made anew from what is recorded.
 
+mod checkpoints;
+mod csv_files;
+mod database;
+mod json_lines;
+mod layout;
+mod manifest;
+#[cfg(not(feature = "parquet"))]
+mod no_parquet;
+#[cfg(feature = "parquet")]
+mod parquet_files;
 mod rows;
+mod sinks;
 
-use std::io::{self, Write};
+use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use num_bigint::BigInt;
-
-use crate::canonical::canonical_json;
-use crate::clock::{Precision, now_ns, time_text};
+use crate::clock::now_ns;
 use crate::compat::Compat;
-use crate::csv::CsvWriter;
-use crate::files::{Whole, write_whole};
-use crate::journal::{History, JournalError, Reader, Status};
-use crate::json_out::{pretty, pretty_strict};
+use crate::files::write_whole;
+use crate::format::Format;
+use crate::journal::{History, JournalError, Reader};
+use crate::json_out::pretty_strict;
 use crate::plan::{Plan, RunSpec};
 use crate::run_record::RunRecord;
 use crate::value::Value;
 use crate::yaml_out::to_yaml;
 
-/// What an export writes, beside checkpoints.
-pub(crate) const TABLES: [&str; 9] = [
-    "study.yaml",
-    "study.input.yaml",
-    "conditions.csv",
-    "hypotheses.json",
-    "analysis_plan.json",
-    "runs.csv",
-    "events.csv",
-    "evaluations.csv",
-    "attempts.csv",
-];
+use manifest::{Counted, manifest};
+use sinks::Sinks;
+
+#[cfg(not(feature = "parquet"))]
+use no_parquet as parquet_files;
+pub(crate) use parquet_files::IS_BUILT_IN as PARQUET_IS_BUILT_IN;
 
 /// Why tables could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +52,25 @@ pub enum ExportError {
         #[source]
         source: io::Error,
     },
+    /// Nobody wants them any more.
+    #[error("the export was given up")]
+    GivenUp,
+}
+
+impl ExportError {
+    /// What befell a file.
+    fn file<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+        path: &Path,
+    ) -> impl FnOnce(E) -> Self {
+        let path = path.to_owned();
+        move |source| {
+            let source = match source.into().downcast::<io::Error>() {
+                Ok(error) => *error,
+                Err(other) => io::Error::other(other),
+            };
+            Self::File { path, source }
+        }
+    }
 }
 
 /// How tables are to be written.
@@ -54,16 +78,18 @@ pub enum ExportError {
 pub struct ExportOptions {
     /// Where they go, as tables name it.
     pub output_dir: PathBuf,
+    /// In which formats. Checkpoints of DRE's come with its tables.
+    pub formats: BTreeSet<Format>,
     /// What differs between equal runs is blanked (ST-76).
     pub mask_volatile: bool,
-    /// Checkpoints that DRE resumes from.
-    pub checkpoints: bool,
     /// What DRE's manifest says of where and how; none is that nothing is known.
     pub provenance: Option<Value>,
     /// When they are made, in nanoseconds since 1970.
     pub generated_at_ns: i64,
     /// The study file as it was given.
-    pub input: Vec<u8>,
+    pub input: Arc<[u8]>,
+    /// Once set, what is under way is given up.
+    pub given_up: Arc<AtomicBool>,
 }
 
 impl ExportOptions {
@@ -90,33 +116,21 @@ pub struct Export<'e> {
 }
 
 impl Export<'_> {
-    /// Writes the directory's tables, each whole.
+    /// Writes the files of all formats, each whole.
     pub fn write(&self, directory: &Path) -> Result<(), ExportError> {
-        let plan = self.plan;
-        let normalised = &plan.study.normalised;
-        self.file(directory, "study.yaml", |out| {
-            out.write_all(to_yaml(&self.study_value()).as_bytes())
-        })?;
-        self.file(directory, "conditions.csv", |out| {
-            plan.write_conditions(out)
-        })?;
-        for (name, key) in [
-            ("hypotheses.json", "hypotheses"),
-            ("analysis_plan.json", "analysis_plans"),
-        ] {
-            let value = normalised.get(key).cloned().unwrap_or(Value::Null);
-            self.file(directory, name, |out| {
-                out.write_all(pretty_strict(&value).as_bytes())
-            })?;
+        let formats = &self.options.formats;
+        let with_tables = formats.contains(&Format::Csv) || formats.contains(&Format::Dre);
+        if with_tables {
+            self.write_study(directory)?;
         }
-        let counted = self.write_runs(directory)?;
-        let manifest = self.manifest(&counted);
-        self.file(directory, "manifest.json", |out| {
-            out.write_all(pretty_strict(&manifest).as_bytes())
-        })?;
-        if plan.study.compat == Compat::Native {
-            let input = &self.options.input;
-            self.file(directory, "study.input.yaml", |out| out.write_all(input))?;
+        let counted = self.write_tables(directory, with_tables)?;
+        if with_tables {
+            let manifest = manifest(self, &counted);
+            self.file(
+                directory,
+                "manifest.json",
+                pretty_strict(&manifest).as_bytes(),
+            )?;
         }
         Ok(())
     }
@@ -126,7 +140,6 @@ impl Export<'_> {
         &self,
         mut each: impl FnMut(&RunSpec<'_>, &RunRecord) -> Result<(), E>,
     ) -> Result<(), E> {
-        let _moment = self.reader.snapshot()?;
         for run in self.plan.runs() {
             if let Some(record) = RunRecord::read(self.plan, &run, self.history, self.reader)? {
                 each(&run, &record)?;
@@ -142,7 +155,9 @@ impl Export<'_> {
         record: &RunRecord,
         column: &str,
     ) -> Option<Value> {
-        let place = rows::RUN_COLUMNS.iter().position(|name| *name == column)?;
+        let place = layout::RUN_COLUMNS
+            .iter()
+            .position(|(name, _)| *name == column)?;
         match column {
             // Those that outcomes are usually of, without the rest of the row.
             "primary_outcome" | "latency_s" | "cost_usd" | "input_tokens" | "output_tokens" => {
@@ -152,103 +167,48 @@ impl Export<'_> {
         }
     }
 
-    fn write_runs(&self, directory: &Path) -> Result<Counted, ExportError> {
-        let compat = self.plan.study.compat;
-        let failed = |name: &str| {
-            let path = directory.join(name);
-            move |source| ExportError::File { path, source }
-        };
-        let begin = |name: &'static str| Whole::create(&directory.join(name)).map_err(failed(name));
-        let (mut runs, mut events, mut evaluations) = (
-            Late::new(begin("runs.csv")?),
-            Late::new(begin("events.csv")?),
-            Late::new(begin("evaluations.csv")?),
-        );
-        let mut attempts = match compat {
-            Compat::Native => Some(Late::new(begin("attempts.csv")?)),
-            Compat::Dre => None,
-        };
+    /// The study, and what it registered.
+    fn write_study(&self, directory: &Path) -> Result<(), ExportError> {
+        let study = &self.plan.study;
+        let text = to_yaml(&self.study_value());
+        self.file(directory, "study.yaml", text.as_bytes())?;
+        if study.compat == Compat::Native {
+            self.file(directory, "study.input.yaml", &self.options.input)?;
+        }
+        for (name, key) in [
+            ("hypotheses.json", "hypotheses"),
+            ("analysis_plan.json", "analysis_plans"),
+        ] {
+            let value = study.normalised.get(key).cloned().unwrap_or(Value::Null);
+            self.file(directory, name, pretty_strict(&value).as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn write_tables(&self, directory: &Path, with_tables: bool) -> Result<Counted, ExportError> {
+        let is_dre = self.plan.study.compat == Compat::Dre;
         let mut counted = Counted::default();
-        let checkpoints = directory.join("artifacts/checkpoints");
-        let mut lines = None;
-        if self.options.checkpoints {
-            std::fs::create_dir_all(&checkpoints).map_err(failed("artifacts/checkpoints"))?;
-            let path = checkpoints.join("runs.jsonl");
-            let file = Whole::create(&path).map_err(|source| ExportError::File { path, source })?;
-            lines = Some(file);
+        let mut sinks = Sinks::begin(self, directory, with_tables)?;
+        for row in self.plan.condition_rows() {
+            sinks.condition(&row)?;
         }
         self.records(|run, record| {
+            if self.options.given_up.load(Ordering::Relaxed) {
+                return Err(ExportError::GivenUp);
+            }
             counted.add(record);
-            if compat == Compat::Dre && !record.status.is_its_own() {
-                return Ok(());
+            match is_dre && !record.status.is_its_own() {
+                true => Ok(()),
+                false => sinks.run(self, run, record),
             }
-            let row = rows::run(self, run, record);
-            runs.row(compat, rows::RUN_COLUMNS, &row)
-                .map_err(failed("runs.csv"))?;
-            for event in &record.events {
-                let row = rows::event(event, self.options.mask_volatile, record);
-                events
-                    .row(compat, rows::EVENT_COLUMNS, &row)
-                    .map_err(failed("events.csv"))?;
-            }
-            for item in &record.evaluations {
-                let row = rows::evaluation(record, item);
-                evaluations
-                    .row(compat, rows::EVALUATION_COLUMNS, &row)
-                    .map_err(failed("evaluations.csv"))?;
-            }
-            if let Some(attempts) = &mut attempts {
-                for row in rows::attempts(self, run, record)? {
-                    attempts
-                        .row(compat, rows::ATTEMPT_COLUMNS, &row)
-                        .map_err(failed("attempts.csv"))?;
-                }
-            }
-            if let Some(lines) = &mut lines {
-                let checkpoint = record.checkpoint(self.plan, run);
-                let path = checkpoints.join(format!("{}.json", record.run_id));
-                let told = |source| ExportError::File {
-                    path: path.clone(),
-                    source,
-                };
-                write_whole(&path, pretty(&checkpoint).as_bytes()).map_err(told)?;
-                writeln!(lines, "{}", canonical_json(&checkpoint)).map_err(told)?;
-            }
-            Ok::<(), ExportError>(())
         })?;
-        runs.finish(compat, rows::RUN_COLUMNS, rows::REQUIRED_RUN_COLUMNS)
-            .map_err(failed("runs.csv"))?;
-        events
-            .finish(compat, rows::EVENT_COLUMNS, rows::REQUIRED_EVENT_COLUMNS)
-            .map_err(failed("events.csv"))?;
-        let all = rows::EVALUATION_COLUMNS.len();
-        evaluations
-            .finish(compat, rows::EVALUATION_COLUMNS, all)
-            .map_err(failed("evaluations.csv"))?;
-        if let Some(attempts) = attempts {
-            let all = rows::ATTEMPT_COLUMNS.len();
-            attempts
-                .finish(compat, rows::ATTEMPT_COLUMNS, all)
-                .map_err(failed("attempts.csv"))?;
-        }
-        if let Some(lines) = lines {
-            lines.finish().map_err(failed("runs.jsonl"))?;
-        }
+        sinks.finish()?;
         Ok(counted)
     }
 
-    fn file(
-        &self,
-        directory: &Path,
-        name: &str,
-        write: impl FnOnce(&mut Whole) -> io::Result<()>,
-    ) -> Result<(), ExportError> {
+    fn file(&self, directory: &Path, name: &str, bytes: &[u8]) -> Result<(), ExportError> {
         let path = directory.join(name);
-        let written = Whole::create(&path).and_then(|mut file| {
-            write(&mut file)?;
-            file.finish()
-        });
-        written.map_err(|source| ExportError::File { path, source })
+        write_whole(&path, bytes).map_err(ExportError::file(&path))
     }
 
     /// The study in full; where it went is volatile.
@@ -265,99 +225,5 @@ impl Export<'_> {
             }
         }
         value
-    }
-
-    /// SF-55
-    fn manifest(&self, counted: &Counted) -> Value {
-        let mask = self.options.mask_volatile;
-        let generated = match mask {
-            true => String::new(),
-            false => time_text(self.options.generated_at_ns, Precision::Seconds),
-        };
-        let given = self.plan.study.normalised.get("provenance_metadata");
-        let given =
-            given.filter(|value| matches!(value, Value::Map(entries) if !entries.is_empty()));
-        let provenance = match (given, &self.options.provenance) {
-            (Some(given), _) => given.clone(),
-            (None, Some(captured)) if !mask => captured.clone(),
-            (None, _) => Value::Map(Vec::new()),
-        };
-        let statuses = counted.statuses.iter().map(|(status, count)| {
-            let count = Value::Int(BigInt::from(*count));
-            (status.to_string(), count)
-        });
-        Value::map([
-            ("generated_at", Value::Text(generated)),
-            ("model_ids", Value::texts(&counted.models)),
-            ("provenance", provenance),
-            ("run_count", Value::Int(BigInt::from(counted.runs))),
-            ("schema_version", Value::text("0.2.0")),
-            ("status_counts", Value::map(statuses)),
-            ("study_id", Value::text(&self.plan.study.study_id)),
-        ])
-    }
-}
-
-/// What a manifest counts.
-#[derive(Debug, Default)]
-struct Counted {
-    runs: u64,
-    statuses: std::collections::BTreeMap<&'static str, u64>,
-    models: std::collections::BTreeSet<String>,
-}
-
-impl Counted {
-    fn add(&mut self, record: &RunRecord) {
-        let status = match record.status {
-            Status::Success => "success",
-            _ => "failed",
-        };
-        self.runs += 1;
-        *self.statuses.entry(status).or_default() += 1;
-        if let Some(Value::Text(model)) = record.metadata.get("model_name") {
-            self.models.insert(model.clone());
-        }
-    }
-}
-
-/// A table whose header depends on whether it has a row.
-struct Late {
-    file: Option<Whole>,
-    csv: Option<CsvWriter<Whole>>,
-}
-
-impl Late {
-    fn new(file: Whole) -> Self {
-        Self {
-            file: Some(file),
-            csv: None,
-        }
-    }
-
-    fn row(&mut self, compat: Compat, columns: rows::Columns, row: &[Value]) -> io::Result<()> {
-        if let Some(file) = self.file.take() {
-            let columns = columns.iter().take(row.len()).copied();
-            self.csv = Some(CsvWriter::new(file, compat, columns)?);
-        }
-        match &mut self.csv {
-            Some(csv) => csv.row(row),
-            None => Ok(()),
-        }
-    }
-
-    /// `required` columns are there without a row, too.
-    fn finish(mut self, compat: Compat, columns: rows::Columns, required: usize) -> io::Result<()> {
-        if let Some(file) = self.file.take() {
-            let count = match compat {
-                Compat::Native => columns.len(),
-                Compat::Dre => required,
-            };
-            let columns = columns.iter().take(count).copied();
-            self.csv = Some(CsvWriter::new(file, compat, columns)?);
-        }
-        match self.csv {
-            Some(csv) => csv.into_inner().finish(),
-            None => Ok(()),
-        }
     }
 }

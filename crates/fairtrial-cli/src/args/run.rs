@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use fairtrial_study::Compat;
 use fairtrial_study::journal::Status;
+use fairtrial_study::{Compat, Format};
 
 /// Run a study: every planned run that its directory does not hold yet
 ///
@@ -118,6 +118,9 @@ pub(crate) struct HowArgs {
     /// Runs at a time [default: the study's `parallelism`, else the usable CPUs]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) jobs: Option<u64>,
+    /// Write `study.sqlite` at the end, too
+    #[arg(long)]
+    pub(crate) sqlite: bool,
     /// Show no progress
     #[arg(long)]
     pub(crate) no_progress: bool,
@@ -154,6 +157,11 @@ pub(crate) struct StatusArgs {
 
 /// Write a study's tables from its journal
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fairtrial export results/first
+  fairtrial export results/first --format sqlite,json --to elsewhere
+  fairtrial export results/first --mask-volatile --to masked")]
 pub(crate) struct ExportArgs {
     /// The study's directory
     #[arg(value_name = "DIR")]
@@ -161,9 +169,16 @@ pub(crate) struct ExportArgs {
     /// Where the tables go [default: DIR]
     #[arg(long, value_name = "DIR")]
     pub(crate) to: Option<PathBuf>,
-    /// Formats beside the CSV tables: dre (checkpoints that DRE resumes from)
-    #[arg(long, value_name = "F,…", value_delimiter = ',', value_parser = ["csv", "dre"])]
-    pub(crate) format: Vec<String>,
+    /// Formats: csv (the tables), json (an object per run, as lines), sqlite, parquet, dre (the tables, and checkpoints that
+    /// DRE resumes from)
+    #[arg(
+        long,
+        value_name = "F,…",
+        value_delimiter = ',',
+        default_value = "csv",
+        value_parser = str::parse::<Format>
+    )]
+    pub(crate) format: Vec<Format>,
     /// Blank times, durations and places, so that equal studies give equal bytes
     #[arg(long)]
     pub(crate) mask_volatile: bool,

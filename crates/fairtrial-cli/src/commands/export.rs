@@ -1,9 +1,11 @@
 //! `fairtrial export`: tables from a journal.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use fairtrial_study::journal::Reader;
-use fairtrial_study::{Compat, Export, ExportOptions, Plan};
+use fairtrial_study::{Compat, Export, ExportOptions, Format, Plan, note_files};
 
 use crate::args::ExportArgs;
 use crate::commands::plan::invalid;
@@ -13,21 +15,30 @@ use crate::failure::Failure;
 
 /// Writes the tables of the directory that `args` name.
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
+    let mut formats: BTreeSet<Format> = args.format.iter().copied().collect();
+    if let Some(format) = formats.iter().find(|format| !format.is_built_in()) {
+        let problem =
+            format!("{format} is not built in (build fairtrial with `--features {format}`)");
+        return Err(Failure::usage("--format", problem));
+    }
     let (study, input) = recorded_study(&args.directory)?;
+    if study.compat == Compat::Dre && formats.contains(&Format::Csv) {
+        formats.insert(Format::Dre);
+    }
     let plan = Plan::build(&study, None).map_err(invalid)?;
     let failed = |error: fairtrial_study::journal::JournalError| Failure::Usage(error.to_string());
     let reader = Reader::open(&args.directory).map_err(failed)?;
+    reader.hold_still().map_err(failed)?;
     let history = reader.history().map_err(failed)?;
     let target = args.to.as_ref().unwrap_or(&args.directory);
     fs::create_dir_all(target)
         .map_err(|error| Failure::usage("--to", format!("cannot make it: {error}")))?;
     let options = ExportOptions {
         output_dir: args.directory.clone(),
+        formats,
         mask_volatile: args.mask_volatile,
-        checkpoints: study.compat == Compat::Dre
-            || args.format.iter().any(|format| format == "dre"),
         provenance: Some(crate::provenance::captured()),
-        input,
+        input: input.into(),
         ..ExportOptions::now()
     };
     let export = Export {
@@ -36,8 +47,19 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
         history: &history,
         options: &options,
     };
-    export
-        .write(target)
-        .map_err(Failure::attempting("cannot export the tables"))?;
+    let failed = Failure::attempting("cannot export the tables");
+    export.write(target).map_err(failed)?;
+    if !args.mask_volatile && is_one(target, &args.directory) {
+        let failed = Failure::attempting("cannot note the hashes of what was exported");
+        note_files(&args.directory, &options.formats).map_err(failed)?;
+    }
     Ok(ExitCode::AllWell)
+}
+
+/// Whether two names are of one directory.
+fn is_one(one: &Path, other: &Path) -> bool {
+    match (fs::canonicalize(one), fs::canonicalize(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
 }

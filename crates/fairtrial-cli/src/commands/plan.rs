@@ -52,8 +52,8 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
 }
 
 /// The plan of a study all of whose programs are there.
-pub(crate) fn planned(study: &Study) -> Result<Plan<'_>, Failure> {
-    match (study.resolve_bindings(), Plan::build(study, None)) {
+pub(crate) fn planned(study: &Study) -> Result<Plan<'static>, Failure> {
+    match (study.resolve_bindings(), Plan::own(study.clone(), None)) {
         (Ok(()), Ok(plan)) => Ok(plan),
         (resolved, planned) => {
             let found = resolved.err().into_iter().chain(planned.err());

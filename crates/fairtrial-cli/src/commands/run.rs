@@ -7,8 +7,8 @@ use std::sync::Arc;
 use fairtrial_exec::LocalBackend;
 use fairtrial_study::journal::{Reader, Status};
 use fairtrial_study::{
-    Changed, Compat, End, ExecuteError, Mode, Plan, Request, Rescore, Stop, Study, Summary, Wishes,
-    execute,
+    Changed, Compat, End, ExecuteError, Format, Mode, Pace, Plan, Request, Rescore, Stop, Study,
+    Summary, Wishes, execute,
 };
 use tokio::sync::watch;
 
@@ -123,7 +123,7 @@ fn perform(
     wishes: Wishes,
     how: &HowArgs,
 ) -> Result<ExitCode, Failure> {
-    let plan = planned(study)?;
+    let plan = Arc::new(planned(study)?);
     let workers = how.jobs.or(study.budget.parallelism);
     let workers = workers.and_then(|count| usize::try_from(count).ok());
     let config = engine::config(workers)?;
@@ -138,6 +138,8 @@ fn perform(
         argv: std::env::args().collect(),
         host: host(),
         provenance: Some(crate::provenance::captured()),
+        formats: how.sqlite.then_some(Format::Sqlite).into_iter().collect(),
+        pace: Pace::default(),
     };
     let summary = engine::run(async {
         let mut interrupt = Interrupt::listen()?;

@@ -20,12 +20,6 @@ pub struct Reader {
     path: PathBuf,
 }
 
-/// One moment of a journal.
-#[derive(Debug)]
-pub struct Snapshot<'r> {
-    _transaction: rusqlite::Transaction<'r>,
-}
-
 /// A start as it was recorded.
 #[derive(Debug, Clone)]
 pub struct StartRow {
@@ -152,12 +146,9 @@ impl Reader {
         }
     }
 
-    /// Until dropped, every question is answered as of one moment, and sooner.
-    pub fn snapshot(&self) -> Result<Snapshot<'_>, JournalError> {
-        let transaction = self.database.unchecked_transaction();
-        Ok(Snapshot {
-            _transaction: transaction.map_err(JournalError::database(&self.path))?,
-        })
+    /// From the next question on it sees what was committed then, whatever is added meanwhile; and answers sooner.
+    pub fn hold_still(&self) -> Result<(), JournalError> {
+        self.ask(|database| database.execute_batch("BEGIN"))
     }
 
     /// Who writes it now, if anybody does.

@@ -11,15 +11,32 @@ use crate::value::Value;
 impl Plan<'_> {
     /// Writes one row per condition: the required columns, factors, then blocks.
     pub fn write_conditions(&self, out: impl Write) -> io::Result<()> {
-        let design = &self.design;
-        let factors: Vec<&str> = design.factor_names().collect();
-        let blocks: Vec<&str> = design.block_names().collect();
-        let named: Vec<String> = blocks.iter().map(|name| format!("block_{name}")).collect();
-        let columns = CONDITION_COLUMNS.into_iter().chain(factors.iter().copied());
-        let columns = columns.chain(named.iter().map(String::as_str));
+        let columns = self.condition_columns();
+        let columns = columns.iter().map(String::as_str);
         let mut csv = CsvWriter::new(out, self.study.compat, columns)?;
-        for condition in design.conditions() {
-            let required = [
+        for row in self.condition_rows() {
+            csv.row(&row)?;
+        }
+        csv.flush()
+    }
+
+    /// The required columns, factors, then blocks.
+    pub(crate) fn condition_columns(&self) -> Vec<String> {
+        let required = CONDITION_COLUMNS.into_iter().map(str::to_owned);
+        let factors = self.design.factor_names().map(str::to_owned);
+        let blocks = self
+            .design
+            .block_names()
+            .map(|name| format!("block_{name}"));
+        required.chain(factors).chain(blocks).collect()
+    }
+
+    /// A row per condition.
+    pub(crate) fn condition_rows(&self) -> impl Iterator<Item = Vec<Value>> {
+        let factors: Vec<&str> = self.design.factor_names().collect();
+        let blocks: Vec<&str> = self.design.block_names().collect();
+        self.design.conditions().map(move |condition| {
+            let mut row = vec![
                 Value::text(&self.study.study_id),
                 Value::Text(condition.id().to_string()),
                 condition.is_admissible().into(),
@@ -27,18 +44,15 @@ impl Plan<'_> {
                 Value::Text(canonical_json(&condition.metadata())),
             ];
             let assigned: Vec<(&str, &Value)> = condition.factors().collect();
+            row.extend(factors.iter().map(|name| found(&assigned, name)));
             let blocked: Vec<(&str, &Value)> = condition.blocks().collect();
-            let cells = required
-                .iter()
-                .chain(factors.iter().map(|name| found(&assigned, name)))
-                .chain(blocks.iter().map(|name| found(&blocked, name)));
-            csv.row(cells)?;
-        }
-        csv.flush()
+            row.extend(blocks.iter().map(|name| found(&blocked, name)));
+            row
+        })
     }
 }
 
-fn found<'v>(entries: &[(&str, &'v Value)], name: &str) -> &'v Value {
+fn found(entries: &[(&str, &Value)], name: &str) -> Value {
     let entry = entries.iter().find(|(known, _)| *known == name);
-    entry.map_or(&Value::Null, |(_, value)| value)
+    entry.map_or(Value::Null, |(_, value)| (*value).clone())
 }

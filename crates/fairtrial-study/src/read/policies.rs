@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::compat::Compat;
-use crate::fault::short;
+use crate::fault::Place;
+use crate::format::Format;
 use crate::node::{Content, Node};
 use crate::read::terms::duration;
 use crate::read::{Reader, Record};
@@ -49,8 +50,6 @@ const ON_FAILURE: &[Field] = &[
         kind: Kind::Flag(false),
     },
 ];
-
-const FORMATS: [&str; 5] = ["csv", "json", "parquet", "sqlite", "dre"];
 
 pub(crate) fn order(reader: &mut Reader, node: Option<&Node>, seeds: &SeedPolicy) -> OrderSpec {
     let default = match reader.compat {
@@ -170,20 +169,23 @@ pub(crate) fn sample(
     }
 }
 
-pub(crate) fn export(reader: &mut Reader, node: Option<&Node>) -> Vec<String> {
+pub(crate) fn export(reader: &mut Reader, node: Option<&Node>) -> Vec<(Format, Place)> {
     let Some(node) = node else { return Vec::new() };
     let Content::List(items) = &node.content else {
         reader.wrong_type(node, "export", "a list", "as in `[sqlite]`");
         return Vec::new();
     };
-    let mut formats: Vec<String> = Vec::new();
+    let mut formats: Vec<(Format, Place)> = Vec::new();
     for item in items {
-        let format = reader.choice(item, "export", &FORMATS).to_str();
-        if formats.contains(&format) {
-            let message = format!("`{}` is given twice", short(&format));
+        let word = reader.choice(item, "export", &Format::ALL.map(Format::name));
+        let Ok(format) = word.to_str().parse::<Format>() else {
+            continue; // it was told of
+        };
+        if formats.iter().any(|(known, _)| *known == format) {
+            let message = format!("`{format}` is given twice");
             reader.fault(&item.place, "repeated_name", message, "keep one");
         }
-        formats.push(format);
+        formats.push((format, item.place.clone()));
     }
     formats
 }

@@ -1,7 +1,10 @@
 //! Records as rows. Columns and their order are SF-53, SF-54 and ST-75.
 
+use std::borrow::Cow;
+
 use num_bigint::BigInt;
 
+use super::layout::{EVALUATION_COLUMNS, EVENT_COLUMNS};
 use super::{Export, ExportError};
 use crate::clock::{Precision, time_text};
 use crate::compat::Compat;
@@ -11,98 +14,6 @@ use crate::json_text::parse_value;
 use crate::plan::RunSpec;
 use crate::run_record::RunRecord;
 use crate::value::Value;
-
-/// The columns of a table.
-pub(super) type Columns = &'static [&'static str];
-
-/// Of `runs.csv` before `error_info`.
-pub(super) const REQUIRED_RUN_COLUMNS: usize = 21;
-/// Of `events.csv` without a row.
-pub(super) const REQUIRED_EVENT_COLUMNS: usize = 7;
-
-pub(super) const RUN_COLUMNS: Columns = &[
-    "study_id",
-    "condition_id",
-    "run_id",
-    "problem_id",
-    "problem_family",
-    "agent_id",
-    "agent_kind",
-    "pattern_name",
-    "model_name",
-    "seed",
-    "replicate",
-    "status",
-    "start_time",
-    "end_time",
-    "latency_s",
-    "input_tokens",
-    "output_tokens",
-    "cost_usd",
-    "primary_outcome",
-    "trace_path",
-    "manifest_path",
-    "error_info",
-    "attempts",
-    "verdict",
-    "stage",
-    "evaluation_status",
-    "order_index",
-    "seed64",
-    "identity",
-    "warnings",
-    "queue_s",
-    "start_s",
-    "evaluate_s",
-    "user_s",
-    "system_s",
-    "peak_rss_bytes",
-    "exit_code",
-    "signal",
-    "node_id",
-];
-
-pub(super) const EVENT_COLUMNS: Columns = &[
-    "timestamp",
-    "record_id",
-    "text",
-    "session_id",
-    "actor_id",
-    "event_type",
-    "meta_json",
-    "level",
-    "study_id",
-    "run_id",
-    "condition_id",
-    "trial_id",
-    "step_id",
-    "tool_name",
-    "evaluation_id",
-];
-
-pub(super) const EVALUATION_COLUMNS: Columns = &[
-    "run_id",
-    "evaluator_id",
-    "metric_name",
-    "metric_value",
-    "metric_unit",
-    "aggregation_level",
-    "notes_json",
-];
-
-pub(super) const ATTEMPT_COLUMNS: Columns = &[
-    "run_id",
-    "seq",
-    "attempt",
-    "status",
-    "verdict",
-    "stage",
-    "started_at",
-    "finished_at",
-    "error_type",
-    "error_message",
-    "output_json",
-];
 
 fn int(number: impl Into<BigInt>) -> Value {
     Value::Int(number.into())
@@ -155,7 +66,7 @@ pub(super) fn run(export: &Export<'_>, run: &RunSpec<'_>, record: &RunRecord) ->
         volatile(Value::Float(record.latency_s)),
         metric("input_tokens").unwrap_or_else(|| int(0)),
         metric("output_tokens").unwrap_or_else(|| int(0)),
-        metric("cost_usd").unwrap_or(Value::Float(0.0)),
+        Value::Float(record.cost()),
         metric("primary_outcome").unwrap_or(Value::Null),
         record
             .trace_refs
@@ -214,26 +125,41 @@ fn native(run: &RunSpec<'_>, record: &RunRecord, mask: bool) -> Vec<Value> {
 
 /// A row of `events.csv`.
 pub(super) fn event(event: &Value, mask: bool, record: &RunRecord) -> Vec<Value> {
-    let automatic = Value::Text(time_text(record.finished_at_ns, Precision::Seconds));
+    let event = masked_event(event, mask, record);
     EVENT_COLUMNS
         .iter()
-        .map(|column| {
+        .map(|(column, _)| {
             let value = event.get(column).cloned().unwrap_or(Value::Null);
             match *column {
                 "meta_json" => Value::Text(crate::canonical::canonical_json(&value)),
-                // What the agent did not give is the time of the end.
-                "timestamp" if mask && value == automatic => Value::Null,
                 _ => value,
             }
         })
         .collect()
 }
 
+/// An event without the time that the agent did not give, which is that of the end.
+pub(super) fn masked_event<'v>(event: &'v Value, mask: bool, record: &RunRecord) -> Cow<'v, Value> {
+    let mut event = Cow::Borrowed(event);
+    let automatic = Value::Text(time_text(record.finished_at_ns, Precision::Seconds));
+    if mask
+        && event.get("timestamp") == Some(&automatic)
+        && let Value::Map(entries) = event.to_mut()
+    {
+        let mut entries = entries.iter_mut();
+        let time = entries.find(|(key, _)| key.as_text() == Some("timestamp"));
+        if let Some((_, value)) = time {
+            *value = Value::Null;
+        }
+    }
+    event
+}
+
 /// A row of `evaluations.csv`.
 pub(super) fn evaluation(record: &RunRecord, item: &Value) -> Vec<Value> {
     EVALUATION_COLUMNS
         .iter()
-        .map(|column| match *column {
+        .map(|(column, _)| match *column {
             "run_id" => Value::text(&record.run_id),
             "notes_json" => {
                 Value::Text(spaced_json(item.get("notes_json").unwrap_or(&Value::Null)))
@@ -244,7 +170,7 @@ pub(super) fn evaluation(record: &RunRecord, item: &Value) -> Vec<Value> {
 }
 
 /// Sorted keys, with a blank behind `,` and `:`, as Python's `json.dumps` has it.
-fn spaced_json(value: &Value) -> String {
+pub(super) fn spaced_json(value: &Value) -> String {
     match value {
         Value::List(items) => {
             let items: Vec<_> = items.iter().map(spaced_json).collect();

@@ -2,6 +2,7 @@
 
 mod broken;
 mod designs;
+mod meanwhile;
 mod modes;
 mod peers;
 mod plans;

@@ -1,7 +1,7 @@
 //! Where native mode and `dre-0.2` differ, and what a file means in each.
 
 use fairtrial_study::{
-    Compat, Contract, EntryPoint, FailureTrigger, OrderPolicy, Study, Value, canonical_json,
+    Compat, Contract, EntryPoint, FailureTrigger, Format, OrderPolicy, Study, Value, canonical_json,
 };
 
 use crate::{faults, planned, study};
@@ -267,7 +267,8 @@ fn bindings_and_policies_are_read_with_their_defaults() {
         }
     );
     assert!(study.on_failure.drain && study.on_failure.grace.as_secs() == 10);
-    assert_eq!(study.export, ["sqlite"]);
+    let formats: Vec<_> = study.export.iter().map(|(format, _)| *format).collect();
+    assert_eq!(formats, [Format::Sqlite]);
     let under_dre = crate::study(BOUND, Some(Compat::Dre)).expect("valid");
     let (_, fast) = &under_dre.bindings.agents.as_ref().expect("given")[0];
     assert_eq!(fast.terms.contract, Contract::Dre);

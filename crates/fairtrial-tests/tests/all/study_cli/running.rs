@@ -1,0 +1,292 @@
+//! Runs and what becomes of them: statuses, evaluations, secrets, the examples.
+
+use std::path::Path;
+
+use fairtrial_tests::Shell;
+use serde_json::Value as Json;
+
+use super::{ask, ends, files, fixtures, run, table};
+
+const KINDS: &str = r#"
+import asyncio, os, signal, sys, time
+
+def fine(run):
+    return {"output": {"seed": run["seed"]}, "metrics": {"latency_s": 9}}
+
+async def awaited(run):
+    await asyncio.sleep(0)
+    return {"text": "hi"}
+
+def raises(run):
+    raise ValueError("no luck")
+
+def type_error(run):
+    open(run["agent_id"] + ".called", "a").write("x")
+    return len(3)
+
+def exits(run):
+    sys.exit(3)
+
+def leaves(run):
+    os._exit(0)
+
+def aborts(run):
+    os.abort()
+
+def recurses(run):
+    return recurses(run)
+
+def hangs(run):
+    time.sleep(60)
+
+def not_ok(run):
+    return {"ok": False, "error": "I give up"}
+
+def bare(run):
+    return 3
+
+def wrapped(run):
+    return {"answer": 3}
+
+def sets(run):
+    return {"output": {"x": {1}}}
+
+def overwrites(run):
+    run["condition"]["factors"].clear()
+    os.environ["HOME"] = "/nowhere"
+    os.chdir("/")
+    return {"output": {}}
+
+def forks(run):
+    if os.fork() == 0:
+        time.sleep(60)
+    return {"output": {}}
+"#;
+
+/// ST-8, ST-10, ST-11, ST-12, ST-16, ST-17, ST-40, ST-44, ST-46
+#[test]
+fn every_kind_of_end_has_its_status_and_costs_its_own_run() {
+    let cases = [
+        ("fine", "success", "agent", "ok", ""),
+        ("awaited", "success", "agent", "ok", ""),
+        (
+            "raises",
+            "failed",
+            "agent",
+            "exception",
+            "ValueError: no luck",
+        ),
+        (
+            "type_error",
+            "failed",
+            "agent",
+            "exception",
+            "TypeError: object of type 'int'",
+        ),
+        ("exits", "failed", "agent", "exception", "SystemExit: 3"),
+        ("leaves", "crashed", "agent", "no_result", ""),
+        ("aborts", "crashed", "agent", "signal", ""),
+        ("recurses", "failed", "agent", "exception", "RecursionError"),
+        ("hangs", "timeout", "agent", "timeout", ""),
+        ("not_ok", "failed", "agent", "ok", "AgentFailed: I give up"),
+        (
+            "bare",
+            "failed",
+            "result",
+            "ok",
+            "BadResult: the result is an integer",
+        ),
+        (
+            "wrapped",
+            "failed",
+            "result",
+            "ok",
+            "{\"output\": {\"answer\": …}}",
+        ),
+        ("sets", "failed", "result", "ok", "`output.x` is a set"),
+        ("overwrites", "success", "agent", "ok", ""),
+        ("forks", "success", "agent", "ok", ""),
+        ("command", "success", "agent", "ok", ""),
+        ("chatty", "success", "agent", "ok", ""),
+        ("garbage", "failed", "result", "ok", "stdout is no JSON"),
+        ("fails", "failed", "agent", "exit", ""),
+    ];
+    let shell = Shell::new();
+    shell.write("kinds.py", KINDS);
+    let mut agents = String::new();
+    for (name, ..) in cases {
+        let entry = match name {
+            "command" => {
+                "command: [sh, -c, 'cat >/dev/null; echo \"{\\\"text\\\": \\\"x\\\"}\"']".into()
+            }
+            "chatty" => {
+                "command: [sh, -c, 'echo log; echo \"{\\\"text\\\": \\\"x\\\"}\"; echo']".into()
+            }
+            "garbage" => "command: [echo, 'not json']".into(),
+            "fails" => "command: [sh, -c, 'exit 4']".into(),
+            python => format!("python: 'kinds.py:{python}'"),
+        };
+        agents += &format!("  {name}: {{{entry}, timeout: 3}}\n");
+    }
+    let study = format!(
+        "study_id: kinds\ntitle: Kinds\nfactors: {{f: [1]}}\nagents:\n{agents}order: {{policy: plan}}\n"
+    );
+    shell.write("study.yaml", &study);
+    let done = run(&shell, &["run", "study.yaml", "--out", "out", "-j", "4"]);
+    ends(&done, 3);
+    let runs = table(&shell, "out/runs.csv");
+    assert_eq!(runs.len(), cases.len());
+    for (row, (name, status, stage, verdict, error)) in runs.iter().zip(cases) {
+        assert_eq!(row["agent_id"], name);
+        let found = (&*row["status"], &*row["stage"], &*row["verdict"]);
+        assert_eq!(found, (status, stage, verdict), "{name}: {row:?}");
+        assert!(row["error_info"].contains(error), "{name}: {row:?}");
+    }
+    let latency: f64 = runs[0]["latency_s"].parse().expect("a number");
+    assert!(latency < 5.0, "what an agent reports is no measurement");
+    assert!(shell.processes().is_empty(), "nothing is left running");
+    let starts = ask(&shell, "out", "SELECT count(*) FROM starts");
+    let ends = ask(&shell, "out", "SELECT count(*) FROM finishes");
+    assert_eq!(starts, ends); // ST-45
+    let stderr = ask(
+        &shell,
+        "out",
+        "SELECT outcome FROM finishes WHERE status = 'timeout'",
+    );
+    let outcome: Json = serde_json::from_str(&stderr[0]).expect("an outcome is JSON");
+    assert!(
+        outcome["error"]["traceback"]
+            .as_str()
+            .is_some_and(|text| text.contains("hangs")),
+        "{outcome}"
+    );
+}
+
+/// ST-47, ST-53
+#[test]
+fn a_failed_evaluation_keeps_the_output_and_is_not_well() {
+    let shell = Shell::new();
+    shell.write(
+        "agent.py",
+        "def go(run): return {'output': {'x': 1}}\ndef score(task): raise KeyError('x')\n",
+    );
+    shell.write(
+        "study.yaml",
+        "study_id: e\ntitle: E\nfactors: {f: [1, 2]}\nagents: {a: 'agent.py:go'}\nevaluator: 'agent.py:score'\n",
+    );
+    ends(&run(&shell, &["run", "study.yaml", "--out", "out"]), 3);
+    for row in table(&shell, "out/runs.csv") {
+        assert_eq!(
+            (&*row["status"], &*row["evaluation_status"]),
+            ("success", "failed")
+        );
+    }
+    let outputs = table(&shell, "out/attempts.csv");
+    assert_eq!(outputs[0]["output_json"], "{\"x\":1}");
+    for (allowed, code) in [("1", 3), ("2", 0), ("50%", 3), ("100%", 0)] {
+        let done = run(&shell, &["resume", "out", "--allow-failures", allowed]);
+        ends(&done, code);
+    }
+}
+
+/// ST-7
+#[test]
+fn a_passed_secret_is_found_nowhere() {
+    let shell = Shell::new();
+    shell.write(
+        "agent.py",
+        "import os, sys\ndef go(run):\n    key = os.environ['MY_KEY']\n    print(key)\n    print('x' + key, \
+         file=sys.stderr)\n    return {'output': {'key': key, key: [key]}}\n",
+    );
+    shell.write(
+        "study.yaml",
+        "study_id: k\ntitle: K\nfactors: {f: [1]}\nagents:\n  a: {python: 'agent.py:go', pass_env: [MY_KEY]}\n",
+    );
+    let done = shell
+        .fairtrial(["run", "study.yaml", "--out", "out"])
+        .env("MY_KEY", "sk-1234567890")
+        .run();
+    ends(&done, 0);
+    for (name, bytes) in files(&shell, "out") {
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains("sk-1234567890"), "{name}");
+        assert!(name != "attempts.csv" || text.contains("***"), "{text}");
+    }
+}
+
+const MONTY: &str = r#"
+import random
+def play(run):
+    draw, wins = random.Random(run["seed"]), 0
+    switches = "switch" in run["condition"]["factors"].values()
+    for _ in range(100):
+        prize, pick = draw.choice("ABC"), draw.choice("ABC")
+        opened = draw.choice([door for door in "ABC" if door not in (prize, pick)])
+        if switches:
+            pick = next(door for door in "ABC" if door not in (pick, opened))
+        wins += pick == prize
+    return {"output": {"wins": wins}, "metrics": {"primary_outcome": wins}}
+"#;
+
+/// SF-64, ST-15
+#[test]
+fn monty_hall_gives_the_published_result() {
+    let shell = Shell::new();
+    let study = fixtures().join("studies/example_monty_hall/study.yaml");
+    let study = std::fs::read_to_string(study).expect("the fixture is there");
+    shell.write("monty.py", MONTY);
+    shell.write(
+        "study.yaml",
+        &format!("{study}runner: {{python: 'monty.py:play', contract: run}}\n"),
+    );
+    ends(&run(&shell, &["run", "study.yaml", "--out", "out"]), 0);
+    let wins: Vec<_> = table(&shell, "out/runs.csv")
+        .iter()
+        .map(|row| (row["seed"].clone(), row["primary_outcome"].clone()))
+        .collect();
+    let expected = [("397132767", "32"), ("867881480", "70")];
+    assert_eq!(
+        wins,
+        expected.map(|(seed, wins)| (seed.to_owned(), wins.to_owned()))
+    );
+}
+
+/// The examples do what they show.
+#[test]
+fn the_examples_run() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/studies");
+    let shell = Shell::new();
+    for (name, code, said) in [
+        ("monty_hall", 0, "40 runs: 40 success"),
+        ("tours", 3, "3 evaluations not well"),
+        ("shell", 0, "8 runs: 8 success"),
+    ] {
+        let study = examples.join(name).join("study.yaml").display().to_string();
+        let done = run(&shell, &["run", &study, "--out", name, "-j", "2"]);
+        ends(&done, code);
+        assert!(done.stdout.contains(said), "{}", done.stdout);
+    }
+    let wins = |strategy: &str| -> f64 {
+        let conditions = table(&shell, "monty_hall/conditions.csv");
+        let condition = conditions.iter().find(|row| row["strategy"] == strategy);
+        let id = &condition.expect("there is one")["condition_id"];
+        let runs = table(&shell, "monty_hall/runs.csv");
+        let rates = runs.iter().filter(|row| row["condition_id"] == *id);
+        let rates: Vec<f64> = rates
+            .map(|row| row["primary_outcome"].parse().expect("a number"))
+            .collect();
+        rates.iter().sum::<f64>() / rates.len() as f64
+    };
+    assert!(wins("stay") < 0.4 && wins("switch") > 0.6);
+    // Paths are the file's, wherever one is.
+    let here = shell.path().join("here");
+    std::fs::create_dir(&here).expect("it can be made");
+    for file in ["study.yaml", "loop.sh", "sum.awk"] {
+        std::fs::copy(examples.join("shell").join(file), here.join(file)).expect("it is there");
+    }
+    let done = shell
+        .fairtrial(["run", "study.yaml", "--out", "out"])
+        .current_dir(&here)
+        .run();
+    ends(&done, 0);
+}

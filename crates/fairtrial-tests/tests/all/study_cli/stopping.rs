@@ -1,0 +1,194 @@
+//! Studies that are stopped: by policy, by a signal, by a second engine, by death.
+
+use fairtrial_tests::{Shell, wait_until};
+use rustix::process::Signal;
+
+use super::{ask, draws, ends, files, run};
+
+const SLEEPERS: &str = "
+import os, time
+def go(run):
+    if run['condition']['factors']['f'] == 0:
+        raise ValueError('first')
+    open('started-%s' % run['run_id'], 'w').close()
+    time.sleep(60)
+";
+
+/// ST-51, ST-52, ST-69
+#[test]
+fn a_failure_can_stop_the_study_and_a_resume_finishes_it() {
+    let shell = Shell::new();
+    shell.write(
+        "agent.py",
+        "import time\ndef go(run):\n    if run['condition']['factors']['f'] == 0: raise ValueError('first')\n    \
+         time.sleep(60)\n",
+    );
+    shell.write(
+        "study.yaml",
+        "study_id: f\ntitle: F\nfactors: {f: [1, 2, 3, 4, 0, 5, 6]}\nagents: {a: 'agent.py:go'}\norder: {policy: \
+         plan}\non_failure: stop\n",
+    );
+    ends(
+        &run(&shell, &["run", "study.yaml", "--out", "out", "-j", "5"]),
+        3,
+    );
+    assert_eq!(
+        ask(&shell, "out", "SELECT status FROM finishes ORDER BY status"),
+        ["cancelled", "cancelled", "cancelled", "cancelled", "failed"]
+    );
+    assert_eq!(
+        ask(&shell, "out", "SELECT reason FROM invocation_ends"),
+        ["stopped"]
+    );
+    assert!(shell.processes().is_empty());
+    shell.write("agent.py", "def go(run): return {'output': {}}\n");
+    ends(&run(&shell, &["resume", "out"]), 3);
+    let status = run(&shell, &["status", "out"]);
+    assert!(
+        status.stdout.contains("6 success") && status.stdout.contains("1 failed"),
+        "{}",
+        status.stdout
+    );
+}
+
+/// ST-54
+#[tokio::test]
+async fn an_interrupt_stops_what_runs_records_it_and_exports() {
+    let shell = Shell::new();
+    shell.write("agent.py", SLEEPERS);
+    shell.write(
+        "study.yaml",
+        "study_id: i\ntitle: I\nfactors: {f: [1, 2]}\nagents: {a: {python: 'agent.py:go', sandbox: none}}\nrun_budget: \
+         {replicates: 10}\n",
+    );
+    let running = shell
+        .fairtrial(["run", "study.yaml", "--out", "out", "-j", "2"])
+        .start();
+    wait_until("two runs began", || {
+        shell.path().join("out/journal.sqlite").exists()
+            && ask(
+                &shell,
+                "out",
+                "SELECT count(*) FROM sqlite_master WHERE name = 'starts'",
+            ) == ["1"]
+            && ask(&shell, "out", "SELECT count(*) FROM starts") == ["2"]
+    })
+    .await;
+    running.signal(Signal::INT);
+    let done = running.end();
+    ends(&done, 130);
+    assert_eq!(
+        ask(&shell, "out", "SELECT status FROM finishes"),
+        ["cancelled", "cancelled"]
+    );
+    assert_eq!(
+        ask(&shell, "out", "SELECT reason FROM invocation_ends"),
+        ["interrupted"]
+    );
+    assert!(shell.path().join("out/runs.csv").exists());
+    assert!(shell.processes().is_empty());
+    let found = run(&shell, &["plan", "study.yaml"]);
+    ends(&found, 0);
+}
+
+/// ST-63
+#[tokio::test]
+async fn a_second_engine_is_refused_and_changes_nothing() {
+    let shell = Shell::new();
+    shell.write("agent.py", "import time\ndef go(run): time.sleep(60)\n");
+    shell.write(
+        "study.yaml",
+        "study_id: l\ntitle: L\nfactors: {f: [1, 2]}\nagents: {a: 'agent.py:go'}\n",
+    );
+    let first = shell
+        .fairtrial(["run", "study.yaml", "--out", "out", "-j", "1"])
+        .start();
+    wait_until("it writes", || {
+        run(&shell, &["status", "out"])
+            .stdout
+            .contains("being run by process")
+    })
+    .await;
+    let second = run(&shell, &["run", "study.yaml", "--out", "out", "--resume"]);
+    ends(&second, 2);
+    let pid = first.pid().as_raw_nonzero().to_string();
+    assert!(
+        second.stderr.contains(&format!("process {pid}")),
+        "{}",
+        second.stderr
+    );
+    first.signal(Signal::KILL);
+    drop(first.end());
+    assert_eq!(
+        ask(&shell, "out", "SELECT count(*) FROM invocations"),
+        ["1"]
+    );
+}
+
+/// ST-60, ST-61: a few points of what `make torture` does at two hundred.
+#[tokio::test]
+async fn what_was_recorded_survives_a_kill_and_is_not_run_again() {
+    let shell = Shell::new();
+    draws(&shell, "fresh");
+    let whole = shell
+        .read("study.yaml")
+        .replace("replicates: 4", "replicates: 250");
+    shell.write("study.yaml", &whole);
+    ends(
+        &run(&shell, &["run", "study.yaml", "--out", "calm", "-j", "2"]),
+        0,
+    );
+    let mut recorded = 0;
+    for kill in 0..4 {
+        let running = shell
+            .fairtrial(["run", "study.yaml", "--out", "out", "--resume", "-j", "2"])
+            .start();
+        wait_until("it went on", || {
+            shell.path().join("out/journal.sqlite").exists()
+                && ask(
+                    &shell,
+                    "out",
+                    "SELECT count(*) FROM sqlite_master WHERE name = 'starts'",
+                ) == ["1"]
+                && finished(&shell) > recorded + 10
+        })
+        .await;
+        running.signal(Signal::KILL);
+        drop(running.end());
+        let now = finished(&shell);
+        assert!(now > recorded, "kill {kill}");
+        recorded = now;
+    }
+    ends(&run(&shell, &["resume", "out", "-j", "2"]), 0);
+    let twice = ask(
+        &shell,
+        "out",
+        "SELECT run_id FROM finishes GROUP BY run_id HAVING count(*) > 1",
+    );
+    assert!(twice.is_empty(), "{twice:?}");
+    let lost = ask(
+        &shell,
+        "out",
+        "SELECT count(*) FROM starts LEFT JOIN finishes USING (id) WHERE finishes.id IS NULL",
+    );
+    assert!(
+        lost[0].parse::<u64>().expect("a number") <= 2 * 4,
+        "{lost:?}"
+    );
+    for name in ["calm", "out"] {
+        let masked = format!("{name}-masked");
+        ends(
+            &run(
+                &shell,
+                &["export", name, "--to", &masked, "--mask-volatile"],
+            ),
+            0,
+        );
+    }
+    assert_eq!(files(&shell, "calm-masked"), files(&shell, "out-masked"));
+}
+
+fn finished(shell: &Shell) -> u64 {
+    let count = ask(shell, "out", "SELECT count(*) FROM finishes");
+    count[0].parse().expect("a number")
+}
