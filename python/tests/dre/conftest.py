@@ -17,9 +17,6 @@ def dre_python():
 
 @pytest.fixture
 def sides(dre_python, tmp_path):
-    if not two_sides.BINARY.exists():
-        SKIPPED.add("%s is not built" % two_sides.BINARY.name)
-        pytest.skip("%s is not built" % two_sides.BINARY.name)
     return two_sides.Sides(tmp_path, dre_python)
 
 
