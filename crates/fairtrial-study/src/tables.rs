@@ -176,7 +176,7 @@ impl Export<'_> {
             let file = Whole::create(&path).map_err(|source| ExportError::File { path, source })?;
             lines = Some(file);
         }
-        self.records(|run, record| {
+        let mut show = |run: &RunSpec<'_>, record: &RunRecord| {
             counted.add(record);
             if compat == Compat::Dre && !record.status.is_its_own() {
                 return Ok(());
@@ -196,13 +196,6 @@ impl Export<'_> {
                     .row(compat, rows::EVALUATION_COLUMNS, &row)
                     .map_err(failed("evaluations.csv"))?;
             }
-            if let Some(attempts) = &mut attempts {
-                for row in rows::attempts(self, record)? {
-                    attempts
-                        .row(compat, rows::ATTEMPT_COLUMNS, &row)
-                        .map_err(failed("attempts.csv"))?;
-                }
-            }
             if let Some(lines) = &mut lines {
                 let checkpoint = record.checkpoint(self.plan, run);
                 let path = checkpoints.join(format!("{}.json", record.run_id));
@@ -214,7 +207,19 @@ impl Export<'_> {
                 writeln!(lines, "{}", canonical_json(&checkpoint)).map_err(told)?;
             }
             Ok::<(), ExportError>(())
-        })?;
+        };
+        for run in self.plan.runs() {
+            if let Some(attempts) = &mut attempts {
+                for row in rows::attempts(self, &run)? {
+                    attempts
+                        .row(compat, rows::ATTEMPT_COLUMNS, &row)
+                        .map_err(failed("attempts.csv"))?;
+                }
+            }
+            if let Some(record) = RunRecord::read(self.plan, &run, self.history, self.reader)? {
+                show(&run, &record)?;
+            }
+        }
         runs.finish(compat, rows::RUN_COLUMNS, rows::REQUIRED_RUN_COLUMNS)
             .map_err(failed("runs.csv"))?;
         events

@@ -268,14 +268,17 @@ fn spaced_json(value: &Value) -> String {
     }
 }
 
-/// The rows of `attempts.csv` of one run: every start, with how it ended (ST-49).
+/// The rows of `attempts.csv` of one run: every start, with how it ended (ST-45, ST-49).
 pub(super) fn attempts(
     export: &Export<'_>,
-    record: &RunRecord,
+    run: &RunSpec<'_>,
 ) -> Result<Vec<Vec<Value>>, ExportError> {
     let mask = export.options.mask_volatile;
     let mut rows = Vec::new();
-    for start in export.reader.starts_of(&record.run_id)? {
+    if export.history.find(run.run_id.number()).is_none() {
+        return Ok(rows); // it never began
+    }
+    for start in export.reader.starts_of(&run.run_id.to_string())? {
         let finish = export.reader.finish(start.id)?;
         let status = finish.as_ref().map_or(Status::Lost, |finish| finish.status);
         if mask && !status.is_its_own() {

@@ -439,6 +439,17 @@ fn a_change_is_named_and_only_what_it_touches_runs_again() {
     plan(json!({"run": 4, "reuse": 4, "orphans": 4}));
     ends(&run(&shell, &["run", "study.yaml", "--resume"]), 0);
     assert_eq!(table(&shell, "artifacts/c/runs.csv").len(), 8);
+
+    // Nothing is left to run, and the tables are still those of the study as it is now.
+    shell.write("study.yaml", &CHANGING.replace("f: [1, 2]", "f: [3]"));
+    let done = run(&shell, &["run", "study.yaml", "--resume"]);
+    ends(&done, 0);
+    assert!(done.stdout.contains("nothing to do"), "{}", done.stdout);
+    assert_eq!(table(&shell, "artifacts/c/runs.csv").len(), 4);
+    ends(&run(&shell, &["verify", "artifacts/c"]), 0);
+    let before = files(&shell, "artifacts/c");
+    ends(&run(&shell, &["run", "study.yaml", "--resume"]), 0);
+    assert_eq!(files(&shell, "artifacts/c"), before);
 }
 
 /// ST-49, ST-70
@@ -566,7 +577,7 @@ fn a_failure_can_stop_the_study_and_a_resume_finishes_it() {
     );
 }
 
-/// ST-54
+/// ST-45, ST-54
 #[tokio::test]
 async fn an_interrupt_stops_what_runs_records_it_and_exports() {
     let shell = Shell::new();
@@ -601,6 +612,9 @@ async fn an_interrupt_stops_what_runs_records_it_and_exports() {
         ["interrupted"]
     );
     assert!(shell.path().join("out/runs.csv").exists());
+    let attempts = table(&shell, "out/attempts.csv"); // ST-45: also of runs that never came to an end of their own
+    let statuses: Vec<_> = attempts.iter().map(|row| &*row["status"]).collect();
+    assert_eq!(statuses, ["cancelled", "cancelled"]);
     assert!(shell.processes().is_empty());
     let found = run(&shell, &["plan", "study.yaml"]);
     ends(&found, 0);
