@@ -1,3 +1,5 @@
+import sys
+
 import dre_environment
 import pytest
 import two_sides
@@ -21,6 +23,9 @@ def sides(dre_python, tmp_path):
 
 
 def pytest_terminal_summary(terminalreporter):
-    for reason in sorted(SKIPPED):
+    module = sys.modules.get("test_weaknesses")
+    lines = ["SKIPPED: %s" % reason for reason in sorted(SKIPPED)] + (module.SEEN if module else [])
+    if lines:
         terminalreporter.section("compared with DRE")
-        terminalreporter.write_line("SKIPPED: %s" % reason)
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -8,6 +8,9 @@ that has DRE.
 
 import argparse
 import importlib.util
+import json
+import resource
+import time
 from pathlib import Path
 
 import yaml
@@ -24,6 +27,7 @@ def main():
     study = Study.from_yaml(options.study)
     study.output_dir = options.out
     file = yaml.safe_load(options.study.read_text())
+    began = time.perf_counter()
     results = run_study(
         study,
         agent_bindings={name: function(options.study, entry) for name, entry in file["agents"].items()},
@@ -32,7 +36,8 @@ def main():
         resume=options.resume,
         show_progress=False,
     )
-    print("%d runs" % len(results))
+    seconds, peak_kib = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps({"runs": len(results), "seconds": seconds, "peak_kib": peak_kib}))
 
 
 def packet(study, name, entry):

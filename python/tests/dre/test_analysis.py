@@ -5,7 +5,7 @@ import json
 import pytest
 from two_sides import FIXTURES
 
-AGENT = '''
+AGENT = """
 def solve(*, condition, run_spec, problem_packet):
     factors, agent = condition.factor_assignments, run_spec.agent_spec_ref
     outcome = 0.56 + 0.08 * (factors["learning_strategy"] == "self-learning-agent")
@@ -15,7 +15,7 @@ def solve(*, condition, run_spec, problem_packet):
         "metrics": {"primary_outcome": round(outcome, 4), "input_tokens": 150, "output_tokens": 240,
                     "cost_usd": 0.022},
     }
-'''
+"""
 BINDINGS = """
 agents:
   deterministic-baseline: solve.py:solve
