@@ -44,14 +44,14 @@ def spin_of_dre(problem_packet, seed): return {"output": {"v": sum(i * i for i i
 
 
 class Sizes:
-    def __init__(self, quick):
+    def __init__(self, quick, rounds):
         self.runs, self.many, self.plan, self.spins = (200, 2000, 20_000, 8) if quick else (10_000, 100_000, 10**6, 40)
-        self.rounds, self.are_small = (1, True) if quick else (3, False)
+        self.rounds, self.are_small = min(rounds, 1 if quick else 3), quick
 
 
 def measure(options):
     """{name: [seconds]}, with `_kib` for memory; names that begin with `dre` are missing where it is."""
-    sizes = Sizes(options.quick)
+    sizes = Sizes(options.quick, options.rounds)
     with tempfile.TemporaryDirectory(prefix="fairtrial-bench-") as folder:
         bench = Bench(Path(folder), sizes)
         for number in range(sizes.rounds):
@@ -236,5 +236,6 @@ if __name__ == "__main__":
     import argparse
 
     parser = argparse.ArgumentParser(description="only the studies, printed")
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works")
+    parser.add_argument("--rounds", type=int, default=3, help="turns that each contender takes [default: 3]")
     print("\n".join(report(measure(parser.parse_args()))))
