@@ -119,7 +119,7 @@ impl RunRecord {
         let mut record = Self {
             run_id: start.run_id.clone(),
             status: finish.status,
-            error_info: error_info(&outcome, finish.status),
+            error_info: error_info(&outcome, finish.status, plan.study.compat),
             outputs: Value::Map(Vec::new()),
             metrics: Value::map([("latency_s", Value::Float(latency_s))]),
             events: Vec::new(),
@@ -197,8 +197,8 @@ impl RunRecord {
             return given.iter().map(|item| event(item, false)).collect();
         }
         let text = match self.outputs.get("text") {
-            Some(Value::Text(text)) => text.clone(),
-            _ => String::new(),
+            Some(text) => text.to_str(),
+            None => String::new(),
         };
         let automatic = Value::map([
             ("event_type", Value::text("assistant_output")),
@@ -245,12 +245,15 @@ impl RunRecord {
         put("step_event_count", of_type(&STEPS));
         put("unique_actor_count", Value::Int(BigInt::from(actors.len())));
         put("latency_s", Value::Float(self.latency_s));
-        for name in ["cost_usd", "input_tokens", "output_tokens"] {
+        let cost = reported.get("cost_usd").and_then(number_of);
+        put("cost_usd", Value::Float(cost.unwrap_or(0.0)));
+        for name in ["input_tokens", "output_tokens"] {
             put(name, amount(reported.get(name)));
         }
+        // By DRE's rules an agent that says null has said it.
         let own = reported
             .get("primary_outcome")
-            .filter(|value| **value != Value::Null);
+            .filter(|value| is_dre || **value != Value::Null);
         let scored = self
             .evaluations
             .first()
@@ -295,17 +298,19 @@ impl RunRecord {
             provenance.push(("execution_mode", Value::text("condition_runner")));
         }
         if is_success && !plan.is_standalone {
+            for key in ["agent_id", "problem_id", "problem_family"] {
+                provenance.push((key, said(key)));
+            }
             for key in [
-                "agent_id",
-                "problem_id",
-                "problem_family",
                 "model_name",
                 "model_provider",
                 "request_id",
                 "trace_dir",
                 "trace_path",
             ] {
-                provenance.push((key, said(key)));
+                // What the agent said, were it empty.
+                let own = self.metadata.get(key).cloned();
+                provenance.push((key, own.unwrap_or_else(|| said(key))));
             }
             let text = canonical_json(&execution);
             provenance.push(("execution_metadata", Value::Text(text)));
@@ -384,7 +389,7 @@ fn list(value: Option<&Value>) -> Vec<Value> {
     }
 }
 
-fn error_info(outcome: &Value, status: Status) -> Option<String> {
+fn error_info(outcome: &Value, status: Status, compat: Compat) -> Option<String> {
     if status == Status::Success {
         return None;
     }
@@ -399,7 +404,7 @@ fn error_info(outcome: &Value, status: Status) -> Option<String> {
     Some(match (kind.is_empty(), message.is_empty()) {
         (true, true) => status.to_string(),
         (true, false) => message,
-        (false, true) => kind,
-        (false, false) => format!("{kind}: {message}"),
+        (false, true) if compat == Compat::Native => kind,
+        (false, _) => format!("{kind}: {message}"),
     })
 }

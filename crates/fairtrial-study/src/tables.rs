@@ -268,7 +268,10 @@ impl Export<'_> {
                 }
             }
         }
-        value
+        match self.plan.study.compat {
+            Compat::Native => value,
+            Compat::Dre => dates_as_text(value),
+        }
     }
 
     /// SF-55
@@ -302,6 +305,23 @@ impl Export<'_> {
     }
 }
 
+/// As DRE writes a study: its dates are texts (SF-20). Ids are the same.
+fn dates_as_text(value: Value) -> Value {
+    match value {
+        Value::Moment(moment) => Value::Text(moment.to_string()),
+        Value::List(items) => Value::List(items.into_iter().map(dates_as_text).collect()),
+        Value::Map(entries) => {
+            let entries = entries.into_iter();
+            Value::Map(
+                entries
+                    .map(|(key, item)| (key, dates_as_text(item)))
+                    .collect(),
+            )
+        }
+        other => other,
+    }
+}
+
 /// What a manifest counts.
 #[derive(Debug, Default)]
 struct Counted {
@@ -318,8 +338,9 @@ impl Counted {
         };
         self.runs += 1;
         *self.statuses.entry(status).or_default() += 1;
-        if let Some(Value::Text(model)) = record.metadata.get("model_name") {
-            self.models.insert(model.clone());
+        match record.metadata.get("model_name") {
+            Some(Value::Text(model)) if !model.is_empty() => _ = self.models.insert(model.clone()),
+            _ => {}
         }
     }
 }

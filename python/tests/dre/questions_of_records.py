@@ -11,6 +11,20 @@ def kept(side):
     return {name: data for name, data in side.files().items() if not name.endswith(("-wal", "-shm", ".lock"))}
 
 
+@question("ST-57")
+def tables_made_again(side):
+    """Tables that were lost are made again as they were."""
+    side.run(study(replicates=3), FINE)
+    names = ["runs.csv", "events.csv", "conditions.csv", "evaluations.csv"]
+    before = {name: (side.out / name).read_bytes() for name in names}
+    for name in names:
+        (side.out / name).unlink()
+    verb = ["export-analysis", "study.yaml", "--output-dir", "out"] if isinstance(side, Dre) else ["export", "out"]
+    side.command(*verb)
+    changed = [name for name in names if (side.out / name).read_bytes() != before[name]]
+    return not changed, "changed: %s" % (", ".join(changed) or "nothing")
+
+
 WAITS = """
 def body(factors, seed):
     note(os.environ["QUESTION"])
