@@ -52,7 +52,7 @@ pub(crate) fn said<'v>(
 pub(crate) fn execution_metadata(bindings: &Bindings, run: &RunSpec<'_>, own: &Value) -> Value {
     let mut entries = vec![
         ("agent_id", run.agent_id().clone()),
-        ("problem_id", recorded_problem(run)),
+        ("problem_id", run.problem_id().clone()),
         (
             "condition_fingerprint",
             Value::Text(run.condition.fingerprint()),

@@ -150,10 +150,12 @@ impl RunRecord {
         self.trace_refs = list(result.get("trace_refs"));
         let is_standalone = matches!(run.agent_id(), Value::Null) && plan.is_standalone;
         let is_dre = plan.study.compat == Compat::Dre;
-        if !(is_standalone && is_dre) {
-            self.events = self.all_events(plan, run, &list(result.get("events")));
-        }
         let reported = part("metrics").unwrap_or_else(empty);
+        if is_standalone && is_dre {
+            self.metrics = with_latency(reported, self.latency_s);
+            return;
+        }
+        self.events = self.all_events(plan, run, &list(result.get("events")));
         self.metrics = self.all_metrics(&reported, is_dre);
     }
 
@@ -270,6 +272,11 @@ impl RunRecord {
         Value::Map(entries)
     }
 
+    /// What it cost.
+    pub(crate) fn cost(&self) -> f64 {
+        self.metric("cost_usd").and_then(number_of).unwrap_or(0.0)
+    }
+
     /// A metric.
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<&Value> {
@@ -329,13 +336,9 @@ impl RunRecord {
             ("study_id", Value::text(&plan.study.study_id)),
         ]);
         let status = if is_success { "success" } else { "failed" };
-        let cost = match self.metric("cost_usd") {
-            Some(Value::Float(cost)) => *cost,
-            _ => 0.0,
-        };
         Value::map([
             ("artifact_refs", Value::List(Vec::new())),
-            ("cost", Value::Float(cost)),
+            ("cost", Value::Float(self.cost())),
             ("ended_at", time(self.finished_at_ns)),
             (
                 "error_info",
@@ -372,6 +375,18 @@ impl RunRecord {
         entries.push((Value::text("run_id"), Value::text(&self.run_id)));
         Value::Map(entries)
     }
+}
+
+/// SF-47: a standalone callback's own metrics, and how long it took unless it says so.
+fn with_latency(mut reported: Value, latency_s: f64) -> Value {
+    if let Value::Map(entries) = &mut reported
+        && !entries
+            .iter()
+            .any(|(key, _)| key.as_text() == Some("latency_s"))
+    {
+        entries.push((Value::text("latency_s"), Value::Float(latency_s)));
+    }
+    reported
 }
 
 /// A float, or the integer 0 where there is no number.

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import yaml
-from design_research_experiments import Study, run_study
+from design_research_experiments import RunOutput, Study, run_study
 
 
 def main():
@@ -26,18 +26,25 @@ def main():
     options = parser.parse_args()
     study = Study.from_yaml(options.study)
     study.output_dir = options.out
-    file = yaml.safe_load(options.study.read_text())
+    bound = bindings(options.study, yaml.safe_load(options.study.read_text()))
     began = time.perf_counter()
-    results = run_study(
-        study,
-        agent_bindings={name: function(options.study, entry) for name, entry in file["agents"].items()},
-        problem_registry={name: packet(options.study, name, entry) for name, entry in file["problems"].items()},
-        parallelism=options.jobs,
-        resume=options.resume,
-        show_progress=False,
-    )
+    results = run_study(study, **bound, parallelism=options.jobs, resume=options.resume, show_progress=False)
     seconds, peak_kib = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(json.dumps({"runs": len(results), "seconds": seconds, "peak_kib": peak_kib}))
+
+
+def bindings(study, file):
+    if "runner" in file:
+        play = function(study, file["runner"])
+        return {"condition_runner": lambda run_spec, condition: run_output(play(run_spec, condition))}
+    return {
+        "agent_bindings": {name: function(study, entry) for name, entry in file["agents"].items()},
+        "problem_registry": {name: packet(study, name, entry) for name, entry in file["problems"].items()},
+    }
+
+
+def run_output(result):
+    return RunOutput(outputs=result["output"], metrics=result["metrics"])
 
 
 def packet(study, name, entry):

@@ -8,6 +8,12 @@ import zoo
 CLOCK = {"latency", "latency_s", "started_at", "ended_at", "timestamp"}
 HEAD = "schema_version: 0.2.0\nstudy_id: zoo\ntitle: Zoo\nblocks: [{name: site, levels: [x, 7]}]\n"
 JUDGE = "def judge(output): return {'size': len(output)} if isinstance(output, dict) else []\n"
+PLAY = """
+import random
+def play(run_spec, condition):
+    metrics = {"primary_outcome": 1 / condition.factor_assignments["x"], "cost_usd": 2, "drawn": random.random()}
+    return {"output": {"seed": run_spec.seed, "problem": run_spec.problem_id}, "metrics": metrics}
+"""
 SIMPLE = "def go(condition, problem_packet): return {'output': {'answer': [1, 2, 3], 'text': 'é'}}\n"
 
 
@@ -30,7 +36,12 @@ def levels():
     return head + zoo.LEVELS + "run_budget: {max_runs: 30}\n", SIMPLE
 
 
-@pytest.mark.parametrize("made", [agents, evaluators, levels], ids=lambda made: made.__name__)
+def standalone():
+    levels = "[{name: a, value: 1}, {name: b, value: 0}]"
+    return f"factors: [{{name: x, levels: {levels}}}]\nrunner: {{python: 'agent.py:play', contract: dre}}\n", PLAY
+
+
+@pytest.mark.parametrize("made", [agents, evaluators, levels, standalone], ids=lambda made: made.__name__)
 def test_both_record_the_same(sides, made):
     """SF-45 to SF-54, SF-56"""
     study, functions = made()

@@ -155,7 +155,7 @@ pub(super) fn run(export: &Export<'_>, run: &RunSpec<'_>, record: &RunRecord) ->
         volatile(Value::Float(record.latency_s)),
         metric("input_tokens").unwrap_or_else(|| int(0)),
         metric("output_tokens").unwrap_or_else(|| int(0)),
-        metric("cost_usd").unwrap_or(Value::Float(0.0)),
+        Value::Float(record.cost()),
         metric("primary_outcome").unwrap_or(Value::Null),
         record
             .trace_refs
