@@ -191,11 +191,11 @@ def rows(found, sizes):
     more = found["many_kib"][0] / statistics.median(found["reuse_kib"])
     both = "%s, %s" % (size(found["many_kib"][0]), size(statistics.median(found["reuse_kib"])))
     yield "engine's memory, %s runs and %s" % (many, runs), both, "", "%.2f" % more, "at most 1.2", yes(more <= 1.2)
-    gain, low, high = interval(found["spin_1"], found["spin_2"])
+    gain = interval(found["spin_1"], found["spin_2"])[0]
     theirs = "not measured"
     if "dre_spin_1" in found:
         theirs = "DRE: %.2f" % interval(found["dre_spin_1"], found["dre_spin_2"])[0]
-    ours = "%.2f (%.2f to %.2f)" % (gain, low, high)
+    ours = ratio_of(found["spin_1"], found["spin_2"])
     yield "processor-bound agent, 2 workers against 1", ours, theirs, "", "at least 1.8", yes(gain >= 1.8)
     seconds = found["export"][0]
     yield "export of %s runs" % many, shown(seconds), "", "", "3 s", yes(seconds <= 3)
@@ -203,20 +203,32 @@ def rows(found, sizes):
 
 def faster(case, found, ours, theirs, least, target):
     if theirs not in found:
-        return case, times(interval(found[ours])), "not installed", "not measured", target, ""
-    ratio, low, high = interval(found[theirs], found[ours])
-    return (*beside(case, found, ours, theirs), "%.2f (%.2f to %.2f)" % (ratio, low, high), target, yes(ratio >= least))
+        return case, spread(found[ours]), "not installed", "not measured", target, ""
+    ratio = interval(found[theirs], found[ours])[0]
+    shown_ratio = ratio_of(found[theirs], found[ours])
+    return (*beside(case, found, ours, theirs), shown_ratio, target, yes(ratio >= least))
 
 
 def slower(case, found, ours, theirs, most, target):
     if theirs not in found:
-        return case, times(interval(found[ours])), "not installed", "not measured", target, ""
-    ratio, low, high = interval(found[ours], found[theirs])
-    return (*beside(case, found, ours, theirs), "%.2f (%.2f to %.2f)" % (ratio, low, high), target, yes(ratio <= most))
+        return case, spread(found[ours]), "not installed", "not measured", target, ""
+    ratio = interval(found[ours], found[theirs])[0]
+    shown_ratio = ratio_of(found[ours], found[theirs])
+    return (*beside(case, found, ours, theirs), shown_ratio, target, yes(ratio <= most))
 
 
 def beside(case, found, ours, theirs):
-    return case, times(interval(found[ours])), "DRE: %s" % times(interval(found[theirs]))
+    return case, spread(found[ours]), "DRE: %s" % spread(found[theirs])
+
+
+def spread(samples):
+    """With an interval where there is more than one sample."""
+    return times(interval(samples)) if len(samples) > 1 else shown(samples[0])
+
+
+def ratio_of(samples, others):
+    ratio, low, high = interval(samples, others)
+    return "%.2f (%.2f to %.2f)" % (ratio, low, high) if len(samples) > 1 else "%.2f" % ratio
 
 
 def memory(found, sizes):
