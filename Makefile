@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 FAIRTRIAL := target/release/fairtrial
 
-.PHONY: build demo package test hostile torture check foreign lint bench docs clean
+.PHONY: build demo package test hostile torture check foreign dre lint bench docs clean
 
 build:
 	cargo build --release -p fairtrial-cli
@@ -48,6 +48,10 @@ check: package
 foreign: package
 	$(VENV)/bin/python -m pytest -q python/tests/foreign
 
+# Studies beside DRE's own package. The tests make its environment, `.venv-dre`, with the first CPython from 3.12 on.
+dre: build $(VENV)/.done
+	FAIRTRIAL_BIN=$(FAIRTRIAL) $(VENV)/bin/python -m pytest -q python/tests/dre
+
 lint: $(VENV)/.done
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -68,4 +72,4 @@ docs: build
 	$(PYTHON) docs/check.py $(FAIRTRIAL) --write
 
 clean:
-	rm -rf target $(VENV) python/fairtrial/_engine.abi3.so
+	rm -rf target $(VENV) .venv-dre python/fairtrial/_engine.abi3.so

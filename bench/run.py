@@ -4,7 +4,7 @@
 
 Prints tables of medians and ratios with bootstrap intervals, and writes them to bench/RESULTS.md with the machine's
 description: `fairtrial.Executor` beside the pools of other packages, then the engine by its Rust interface beside bare
-limits.
+limits, then whole studies beside DRE's.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 import levels
+import studies
 import versus
 from contender import Peer, interval, time, times
 
@@ -44,7 +45,8 @@ def main():
     finally:
         engine.end()
         bare.end()
-    text = report(samples, deadline, flat, isolation, options, load, pools)
+    whole = studies.measure(options)
+    text = report(samples, deadline, flat, isolation, options, load, pools) + "\n".join(studies.report(whole)) + "\n"
     print(text)
     if not options.no_write:
         RESULTS.write_text(text)
@@ -65,8 +67,8 @@ def arguments():
 
 
 def build():
-    command = ["cargo", "build", "--release", "--quiet", "-p", "fairtrial-tests", "--bin", "bench_engine"]
-    subprocess.run(command, cwd=str(ROOT), check=True)
+    for what in (["-p", "fairtrial-tests", "--bin", "bench_engine"], ["-p", "fairtrial-cli"]):
+        subprocess.run(["cargo", "build", "--release", "--quiet", *what], cwd=str(ROOT), check=True)
 
 
 # ---- measuring --------------------------------------------------------------------------------------------------

@@ -43,12 +43,17 @@ pub(crate) struct Evaluated {
 }
 
 /// Judges an agent's outcome. `is_command`: its result is what it printed.
-pub(crate) fn judge(outcome: &Outcome, is_command: bool, secrets: &[String]) -> Ended {
+pub(crate) fn judge(
+    outcome: &Outcome,
+    is_command: bool,
+    contract: Contract,
+    secrets: &[String],
+) -> Ended {
     let (mut status, mut stage) = status_of(outcome);
     let mut error = outcome.error.clone();
     let mut result = None;
     if status == Status::Success {
-        match read(outcome, is_command).and_then(|value| result::parse(&value)) {
+        match read(outcome, is_command).and_then(|value| result::parse(&value, contract)) {
             Ok(found) => result = Some(found),
             Err(no_result) => {
                 status = Status::Failed;

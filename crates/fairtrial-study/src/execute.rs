@@ -164,8 +164,8 @@ pub async fn execute<B: Backend + 'static>(
         check_changes(request, &recorded)?;
         let counts = recorded.counts(request.plan);
         if counts.run + counts.rerun + counts.evaluate == 0 {
-            if !accepted(request, &recorded, 0)?.is_empty() {
-                record_acceptance(request, &ready)?;
+            if !accepted(request, &recorded, 0)?.is_empty() || is_another(request, &reader)? {
+                record_anew(request, &ready)?;
             }
             write_missing(request, &reader, &history)?;
             return summarise(request, &reader, None, Tally::default());
@@ -294,8 +294,17 @@ fn accepted(
     Ok(records)
 }
 
-/// Accepts changes where there is nothing else to do.
-fn record_acceptance(request: &Request<'_>, ready: &Ready) -> Result<(), ExecuteError> {
+/// Whether the study is not the one that the tables are of: one of fewer runs has nothing to run, and other tables.
+fn is_another(request: &Request<'_>, reader: &Reader) -> Result<bool, JournalError> {
+    let invocations = reader.invocations()?;
+    Ok(invocations.last().is_some_and(|last| {
+        last.study_sha256 != request.plan.study_sha256
+            || last.digest_runs != request.plan.digest_runs
+    }))
+}
+
+/// Records the study and what was accepted where there is nothing to run.
+fn record_anew(request: &Request<'_>, ready: &Ready) -> Result<(), ExecuteError> {
     let journal = open_journal(request)?;
     let reader = journal.reader()?;
     let history = reader.history()?;

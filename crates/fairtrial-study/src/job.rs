@@ -232,6 +232,7 @@ impl Job {
             Answer::Came(outcome) => attempt::judge(
                 &outcome,
                 self.agent.is_command(),
+                self.agent.program.contract(),
                 &self.agent.program.secrets,
             ),
             Answer::Failed(error) => attempt::lost(&error, now_ns()),

@@ -3,6 +3,7 @@
 use fairtrial_exec::value::Value as Data;
 use num_bigint::BigInt;
 
+use crate::binding::Contract;
 use crate::fault::nearest;
 use crate::value::Value;
 
@@ -32,6 +33,8 @@ const EVENT_TEXTS: [&str; 9] = [
     "step_id",
     "tool_name",
 ];
+/// Of those, what is kept as it is.
+const PASSED_ON: [&str; 4] = ["trial_id", "step_id", "tool_name", "evaluation_id"];
 const NUMBERS: [&str; 3] = ["cost_usd", "input_tokens", "output_tokens"];
 
 /// A valid result.
@@ -62,7 +65,7 @@ pub(crate) enum NoResult {
 }
 
 /// A result from plain data.
-pub(crate) fn parse(value: &Value) -> Result<RunResult, NoResult> {
+pub(crate) fn parse(value: &Value, contract: Contract) -> Result<RunResult, NoResult> {
     let Value::Map(entries) = value else {
         return Err(NoResult::Bad(format!(
             "the result is {}, not a mapping: return {{\"output\": {{…}}}}",
@@ -101,7 +104,10 @@ pub(crate) fn parse(value: &Value) -> Result<RunResult, NoResult> {
     let mut warnings = Vec::new();
     let parts = [
         ("output", output(value)?),
-        ("metrics", metrics(value.get("metrics"), &mut warnings)?),
+        (
+            "metrics",
+            metrics(value.get("metrics"), contract, &mut warnings)?,
+        ),
         ("events", events(value.get("events"), &mut warnings)?),
         ("metadata", mapping(value.get("metadata"), "metadata")?),
         ("trace_refs", trace_refs(value.get("trace_refs"))?),
@@ -139,14 +145,19 @@ fn mapping(value: Option<&Value>, field: &str) -> Result<Value, NoResult> {
     }
 }
 
-fn metrics(value: Option<&Value>, warnings: &mut Vec<Warning>) -> Result<Value, NoResult> {
+fn metrics(
+    value: Option<&Value>,
+    contract: Contract,
+    warnings: &mut Vec<Warning>,
+) -> Result<Value, NoResult> {
     let Value::Map(entries) = mapping(value, "metrics")? else {
         return Ok(Value::Map(Vec::new()));
     };
     let mut kept = Vec::with_capacity(entries.len());
     for (key, value) in entries {
         let name = key.to_str();
-        if matches!(value, Value::List(_) | Value::Map(_)) {
+        // DRE takes any value (SF-47).
+        if contract == Contract::Run && matches!(value, Value::List(_) | Value::Map(_)) {
             return bad(
                 &format!("metrics.{name}"),
                 "a number, a boolean, text or null",
@@ -205,6 +216,7 @@ fn event(index: usize, item: &Value, warnings: &mut Vec<Warning>) -> Option<Valu
                     "is no text, and left out".into(),
                 );
             }
+            Some(other) if PASSED_ON.contains(&name) => fields.push((name, other.clone())),
             Some(other) => fields.push((name, Value::Text(other.to_str()))),
         }
     }
@@ -290,7 +302,7 @@ mod tests {
     use crate::json_text::parse_value;
 
     fn parsed(json: &str) -> Result<RunResult, NoResult> {
-        parse(&parse_value("test", json).unwrap())
+        parse(&parse_value("test", json).unwrap(), Contract::Run)
     }
 
     /// ST-11

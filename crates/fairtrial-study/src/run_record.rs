@@ -119,7 +119,7 @@ impl RunRecord {
         let mut record = Self {
             run_id: start.run_id.clone(),
             status: finish.status,
-            error_info: error_info(&outcome, finish.status),
+            error_info: error_info(&outcome, finish.status, plan.study.compat),
             outputs: Value::Map(Vec::new()),
             metrics: Value::map([("latency_s", Value::Float(latency_s))]),
             events: Vec::new(),
@@ -199,8 +199,8 @@ impl RunRecord {
             return given.iter().map(|item| event(item, false)).collect();
         }
         let text = match self.outputs.get("text") {
-            Some(Value::Text(text)) => text.clone(),
-            _ => String::new(),
+            Some(text) => text.to_str(),
+            None => String::new(),
         };
         let automatic = Value::map([
             ("event_type", Value::text("assistant_output")),
@@ -261,9 +261,10 @@ impl RunRecord {
         for name in ["input_tokens", "output_tokens"] {
             put(name, amount(reported.get(name)));
         }
+        // By DRE's rules an agent that says null has said it.
         let own = reported
             .get("primary_outcome")
-            .filter(|value| **value != Value::Null);
+            .filter(|value| is_dre || **value != Value::Null);
         let scored = self
             .evaluations
             .first()
@@ -313,17 +314,19 @@ impl RunRecord {
             provenance.push(("execution_mode", Value::text("condition_runner")));
         }
         if is_success && !plan.is_standalone {
+            for key in ["agent_id", "problem_id", "problem_family"] {
+                provenance.push((key, said(key)));
+            }
             for key in [
-                "agent_id",
-                "problem_id",
-                "problem_family",
                 "model_name",
                 "model_provider",
                 "request_id",
                 "trace_dir",
                 "trace_path",
             ] {
-                provenance.push((key, said(key)));
+                // What the agent said, were it empty.
+                let own = self.metadata.get(key).cloned();
+                provenance.push((key, own.unwrap_or_else(|| said(key))));
             }
             let text = canonical_json(&execution);
             provenance.push(("execution_metadata", Value::Text(text)));
@@ -342,10 +345,9 @@ impl RunRecord {
             ("study_id", Value::text(&plan.study.study_id)),
         ]);
         let status = if is_success { "success" } else { "failed" };
-        let cost = self.cost();
         Value::map([
             ("artifact_refs", Value::List(Vec::new())),
-            ("cost", Value::Float(cost)),
+            ("cost", Value::Float(self.cost())),
             ("ended_at", time(self.finished_at_ns)),
             (
                 "error_info",
@@ -399,7 +401,7 @@ fn list(value: Option<&Value>) -> Vec<Value> {
     }
 }
 
-fn error_info(outcome: &Value, status: Status) -> Option<String> {
+fn error_info(outcome: &Value, status: Status, compat: Compat) -> Option<String> {
     if status == Status::Success {
         return None;
     }
@@ -414,7 +416,7 @@ fn error_info(outcome: &Value, status: Status) -> Option<String> {
     Some(match (kind.is_empty(), message.is_empty()) {
         (true, true) => status.to_string(),
         (true, false) => message,
-        (false, true) => kind,
-        (false, false) => format!("{kind}: {message}"),
+        (false, true) if compat == Compat::Native => kind,
+        (false, _) => format!("{kind}: {message}"),
     })
 }

@@ -192,16 +192,19 @@ impl Export<'_> {
         for row in self.plan.condition_rows() {
             sinks.condition(&row)?;
         }
-        self.records(|run, record| {
+        for run in self.plan.runs() {
             if self.options.given_up.load(Ordering::Relaxed) {
                 return Err(ExportError::GivenUp);
             }
-            counted.add(record);
-            match is_dre && !record.status.is_its_own() {
-                true => Ok(()),
-                false => sinks.run(self, run, record),
+            let record = RunRecord::read(self.plan, &run, self.history, self.reader)?;
+            sinks.attempts(self, &run, record.as_ref())?;
+            if let Some(record) = record {
+                counted.add(&record);
+                if !is_dre || record.status.is_its_own() {
+                    sinks.run(self, &run, &record)?;
+                }
             }
-        })?;
+        }
         sinks.finish()?;
         Ok(counted)
     }
@@ -224,6 +227,26 @@ impl Export<'_> {
                 }
             }
         }
-        value
+        match self.plan.study.compat {
+            Compat::Native => value,
+            Compat::Dre => dates_as_text(value),
+        }
+    }
+}
+
+/// As DRE writes a study: its dates are texts (SF-20). Ids are the same.
+fn dates_as_text(value: Value) -> Value {
+    match value {
+        Value::Moment(moment) => Value::Text(moment.to_string()),
+        Value::List(items) => Value::List(items.into_iter().map(dates_as_text).collect()),
+        Value::Map(entries) => {
+            let entries = entries.into_iter();
+            Value::Map(
+                entries
+                    .map(|(key, item)| (key, dates_as_text(item)))
+                    .collect(),
+            )
+        }
+        other => other,
     }
 }

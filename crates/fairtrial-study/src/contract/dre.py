@@ -22,6 +22,22 @@ def __fairtrial_dre__(function, packet, condition, run_spec, evaluates):
         except (TypeError, ValueError):
             return []
 
+    def fields(value):
+        if isinstance(value, (list, tuple)):
+            return [fields(each) for each in value]
+        if isinstance(value, (dict, str, int, float, type(None))):
+            return value
+        if hasattr(value, "__dataclass_fields__"):
+            return {name: getattr(value, name) for name in value.__dataclass_fields__}
+        if callable(getattr(value, "to_dict", None)):
+            try:
+                given = value.to_dict()
+            except Exception:
+                given = None
+            if isinstance(given, dict):
+                return given
+        return dict(vars(value)) if hasattr(value, "__dict__") else value
+
     found = function
     if isinstance(function, str):
         found = globals()
@@ -30,10 +46,7 @@ def __fairtrial_dre__(function, packet, condition, run_spec, evaluates):
     if evaluates:
         if callable(getattr(found, "evaluate", None)):
             found = found.evaluate
-        value = called(found, packet)
-        if not isinstance(value, (dict, list, tuple, str, int, float, type(None))) and hasattr(value, "__dict__"):
-            value = dict(vars(value))
-        return value
+        return fields(called(found, packet))
     packet, condition, run_spec = record(packet), record(condition), record(run_spec)
     seed = run_spec.seed
     problem = brief = None
@@ -86,7 +99,7 @@ def __fairtrial_dre__(function, packet, condition, run_spec, evaluates):
             "metrics": mapping(rest.get("metrics")),
             "metadata": mapping(rest.get("metadata")),
             "trace_refs": [str(each) for each in refs] if isinstance(refs, (list, tuple)) else [],
-            "events": [each for each in events if isinstance(each, dict)] if isinstance(events, (list, tuple)) else [],
+            "events": list(events) if isinstance(events, (list, tuple)) else [],
         }
 
     if isinstance(value, dict):
@@ -98,7 +111,7 @@ def __fairtrial_dre__(function, packet, condition, run_spec, evaluates):
                     raise TypeError("`%s` is %s, not a mapping" % (key, type(output).__name__))
                 break
         if not output and "text" in value:
-            output = {"text": str(value["text"])}
+            output = {"text": value["text"]}
         return result(output, value)
     if all(hasattr(value, name) for name in ("success", "output", "metadata")):
         given = mapping(value.output)
@@ -110,23 +123,27 @@ def __fairtrial_dre__(function, packet, condition, run_spec, evaluates):
         elif final is not None:
             output = {"final_output": final}
         else:
-            text = given.get("text") or given.get("model_text")
-            output = {"text": text} if text else given
+            text = next((name for name in ("text", "model_text") if name in given), None)
+            output = given if text is None else {"text": str(given[text])}
         metrics, metadata = mapping(given.get("metrics")), mapping(value.metadata)
-        response = given.get("model_response") or getattr(value, "model_response", None)
-        read = response.get if isinstance(response, dict) else lambda name: getattr(response, name, None)
-        usage = read("usage") if response is not None else None
+        response = getattr(value, "model_response", None)
+        usage = getattr(response, "usage", None)
         usage_of = usage.get if isinstance(usage, dict) else lambda name: getattr(usage, name, None)
         for ours, theirs in (("input", "prompt"), ("output", "completion"), ("total", "total")):
-            amount = usage_of(theirs + "_tokens") if usage is not None else None
-            if amount is not None:
+            amount = usage_of(theirs + "_tokens")
+            if isinstance(amount, int):
                 metrics.setdefault(ours + "_tokens", amount)
-        if response is not None:
-            for ours, theirs in (("model_name", "model"), ("model_provider", "provider")):
-                if read(theirs):
-                    metadata.setdefault(ours, read(theirs))
-        refs = [value.trace_path] if getattr(value, "trace_path", None) else []
-        refs += [each for each in metadata.get("trace_refs") or [] if each not in refs]
+
+        def is_named(text):
+            return isinstance(text, str) and text.strip() != ""
+
+        for ours, theirs in (("model_name", "model"), ("model_provider", "provider")):
+            if is_named(getattr(response, theirs, None)):
+                metadata[ours] = getattr(response, theirs)
+        refs, more = [], metadata.get("trace_refs")
+        for each in [metadata.get("trace_path"), *(more if isinstance(more, (list, tuple)) else [])]:
+            if is_named(each) and each not in refs:
+                refs.append(each)
         rest = {"metrics": metrics, "metadata": metadata, "trace_refs": refs, "events": given.get("events")}
         return result(output, rest)
     return result({"text": str(value)}, {})

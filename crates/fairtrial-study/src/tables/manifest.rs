@@ -26,8 +26,9 @@ impl Counted {
         };
         self.runs += 1;
         *self.statuses.entry(status).or_default() += 1;
-        if let Some(Value::Text(model)) = record.metadata.get("model_name") {
-            self.models.insert(model.clone());
+        match record.metadata.get("model_name") {
+            Some(Value::Text(model)) if !model.is_empty() => _ = self.models.insert(model.clone()),
+            _ => {}
         }
     }
 }

@@ -194,23 +194,27 @@ pub(super) fn spaced_json(value: &Value) -> String {
     }
 }
 
-/// The rows of `attempts.csv` of one run: every start, with how it ended (ST-49).
+/// The rows of `attempts.csv` of one run: every start, with how it ended (ST-45, ST-49).
 pub(super) fn attempts(
     export: &Export<'_>,
     run: &RunSpec<'_>,
-    record: &RunRecord,
+    record: Option<&RunRecord>,
 ) -> Result<Vec<Vec<Value>>, ExportError> {
     let mask = export.options.mask_volatile;
-    let past = export.history.find(run.run_id.number());
-    if past.is_some_and(|past| past.starts == 1) && record.status == Status::Success {
+    let mut rows = Vec::new();
+    let Some(past) = export.history.find(run.run_id.number()) else {
+        return Ok(rows); // it never began
+    };
+    if let Some(record) = record
+        && (past.starts, record.status) == (1, Status::Success)
+    {
         // As most are, and all that is to be said is known.
         let outcome = Some(&record.outcome);
         let output = Some(&record.outputs);
         let row = attempt(mask, &record.start, Some(&record.finish), outcome, output);
         return Ok(vec![row]);
     }
-    let mut rows = Vec::new();
-    for start in export.reader.starts_of(&record.run_id)? {
+    for start in export.reader.starts_of(&run.run_id.to_string())? {
         let finish = export.reader.finish(start.id)?;
         let status = finish.as_ref().map_or(Status::Lost, |finish| finish.status);
         if mask && !status.is_its_own() {

@@ -69,6 +69,21 @@ impl Sinks {
         self.row(Which::Conditions, row)
     }
 
+    /// Every start of a run; `record` if it came to an end of its own.
+    pub(super) fn attempts(
+        &mut self,
+        export: &Export<'_>,
+        run: &RunSpec<'_>,
+        record: Option<&RunRecord>,
+    ) -> Result<(), ExportError> {
+        if self.with_attempts && !self.tables.is_empty() {
+            for row in rows::attempts(export, run, record)? {
+                self.row(Which::Attempts, &row)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn run(
         &mut self,
         export: &Export<'_>,
@@ -83,11 +98,6 @@ impl Sinks {
         }
         for item in &record.evaluations {
             self.row(Which::Evaluations, &rows::evaluation(record, item))?;
-        }
-        if self.with_attempts && !self.tables.is_empty() {
-            for row in rows::attempts(export, run, record)? {
-                self.row(Which::Attempts, &row)?;
-            }
         }
         if let Some(lines) = &mut self.lines {
             lines.run(&row, run, record, mask)?;

@@ -153,6 +153,17 @@ fn a_change_is_named_and_only_what_it_touches_runs_again() {
     plan(json!({"run": 4, "reuse": 4, "orphans": 4}));
     ends(&run(&shell, &["run", "study.yaml", "--resume"]), 0);
     assert_eq!(table(&shell, "artifacts/c/runs.csv").len(), 8);
+
+    // Nothing is left to run, and the tables are still those of the study as it is now.
+    shell.write("study.yaml", &CHANGING.replace("f: [1, 2]", "f: [3]"));
+    let done = run(&shell, &["run", "study.yaml", "--resume"]);
+    ends(&done, 0);
+    assert!(done.stdout.contains("nothing to do"), "{}", done.stdout);
+    assert_eq!(table(&shell, "artifacts/c/runs.csv").len(), 4);
+    ends(&run(&shell, &["verify", "artifacts/c"]), 0);
+    let before = files(&shell, "artifacts/c");
+    ends(&run(&shell, &["run", "study.yaml", "--resume"]), 0);
+    assert_eq!(files(&shell, "artifacts/c"), before);
 }
 
 /// ST-49, ST-70

@@ -3,7 +3,7 @@
 use fairtrial_tests::{Shell, wait_until};
 use rustix::process::Signal;
 
-use super::{ask, draws, ends, files, run};
+use super::{ask, draws, ends, files, run, table};
 
 const SLEEPERS: &str = "
 import os, time
@@ -51,7 +51,7 @@ fn a_failure_can_stop_the_study_and_a_resume_finishes_it() {
     );
 }
 
-/// ST-54
+/// ST-45, ST-54
 #[tokio::test]
 async fn an_interrupt_stops_what_runs_records_it_and_exports() {
     let shell = Shell::new();
@@ -86,6 +86,9 @@ async fn an_interrupt_stops_what_runs_records_it_and_exports() {
         ["interrupted"]
     );
     assert!(shell.path().join("out/runs.csv").exists());
+    let attempts = table(&shell, "out/attempts.csv"); // ST-45: also of runs that never came to an end of their own
+    let statuses: Vec<_> = attempts.iter().map(|row| &*row["status"]).collect();
+    assert_eq!(statuses, ["cancelled", "cancelled"]);
     assert!(shell.processes().is_empty());
     let found = run(&shell, &["plan", "study.yaml"]);
     ends(&found, 0);
