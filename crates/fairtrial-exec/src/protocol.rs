@@ -121,6 +121,12 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether a worker that says so has done with its call.
+    #[must_use]
+    pub fn is_answer(self) -> bool {
+        matches!(self, Self::Need | Self::Value | Self::Error | Self::Filed)
+    }
+
     /// The kind with this number.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {

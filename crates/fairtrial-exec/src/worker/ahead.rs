@@ -196,6 +196,7 @@ impl Worker {
                 Ok(Some(frame)) if frame.header.kind == Kind::Ack => {
                     self.ahead.begun.push(frame.header.generation);
                 }
+                Ok(Some(frame)) if frame.header.kind.is_answer() => self.end_grace(),
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => return,
             }

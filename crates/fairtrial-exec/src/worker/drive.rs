@@ -502,6 +502,15 @@ impl Worker {
         self.site.launcher.send(message, Vec::new());
     }
 
+    /// A call that was asked to end has done so: the rest of its grace is nobody's.
+    pub(super) fn end_grace(&self) {
+        let (task, cause) = (self.task, Cause::Cancelled);
+        if matches!(self.state, State::Ending(Ending::Stopped(of)) if of == cause) {
+            let kill = ToLauncher::Kill { task, cause };
+            self.site.launcher.send(kill, Vec::new());
+        }
+    }
+
     fn begin(&mut self) {
         let Some(current) = &mut self.current else {
             return;

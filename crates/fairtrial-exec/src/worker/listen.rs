@@ -27,6 +27,13 @@ impl Worker {
                 }
                 return;
             }
+            if matches!(self.state, State::Ending(Ending::Stopped(Cause::Cancelled))) {
+                let mut frames = std::iter::from_fn(|| link.next().ok().flatten());
+                if frames.any(|frame| frame.header.kind.is_answer()) {
+                    self.end_grace();
+                }
+                return;
+            }
             if matches!(self.state, State::Ending(_) | State::Gone) {
                 let rest = link.take_rest(); // late news of a decided call
                 // Past the deadline it can be stacks: the launcher asked for them before it heard of the reply.

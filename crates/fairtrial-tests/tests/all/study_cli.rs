@@ -5,6 +5,7 @@ mod columns;
 mod dre;
 mod formats;
 mod resuming;
+mod rules;
 mod running;
 mod stopping;
 mod tables;

@@ -238,7 +238,7 @@ fn metrics_and_provenance_are_dres() {
         ("model_name", json!("m")),
         ("model_provider", Json::Null),
         ("request_id", Json::Null),
-        ("trace_dir", Json::Null),
+        ("trace_dir", json!("")),
         ("trace_path", Json::Null),
     ] {
         assert_eq!(provenance[name], expected, "{name}");

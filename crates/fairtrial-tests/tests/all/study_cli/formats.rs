@@ -71,7 +71,7 @@ fn json_has_an_object_per_run_and_is_strict() {
         json!({"/outputs/v/1": "nan", "/outputs/w": "-inf"})
     );
     assert_eq!(found["metrics"]["extra"], "é");
-    assert_eq!(found["events"][0]["step_id"], "3");
+    assert_eq!(found["events"][0]["step_id"], 3);
     assert_eq!(found["evaluations"][1]["metric_value"], true);
     assert_eq!(objects[1]["error_info"], "ValueError: no, \"never\"");
     assert!(objects[1].get("non_finite").is_none());

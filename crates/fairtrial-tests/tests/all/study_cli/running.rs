@@ -290,3 +290,99 @@ fn the_examples_run() {
         .run();
     ends(&done, 0);
 }
+
+/// ST-37: agent and evaluator are two calls, in two processes, and the first is gone when the second begins.
+#[test]
+fn an_evaluator_runs_when_the_agent_is_gone() {
+    let shell = Shell::new();
+    shell.write(
+        "agent.py",
+        "import os\ndef go(run): return {'output': {'pid': os.getpid(), 'worker': os.environ['FAIRTRIAL_WORKER_ID']}}\n",
+    );
+    shell.write(
+        "score.py",
+        "import os\ndef score(task):\n    seen = task['output']\n    gone = not os.path.exists('/proc/%d' % seen['pid'])\n    \
+         other = os.environ['FAIRTRIAL_WORKER_ID'] != seen['worker']\n    return {'gone': gone, 'other': other, 'own': \
+         os.getpid() != seen['pid']}\n",
+    );
+    shell.write(
+        "study.yaml",
+        "study_id: e\ntitle: E\nfactors: {f: [1, 2, 3]}\nagents: {a: {python: 'agent.py:go', sandbox: none}}\nevaluator: \
+         {python: 'score.py:score', sandbox: none}\nproblems: {p: {}}\n",
+    );
+    ends(&run(&shell, &["run", "study.yaml", "--out", "out"]), 0);
+    let rows = table(&shell, "out/evaluations.csv");
+    assert_eq!(rows.len(), 9);
+    for row in rows {
+        assert_eq!(row["metric_value"], "True", "{row:?}");
+    }
+}
+
+/// ST-48: what cannot be kept fails its own run.
+#[test]
+fn a_result_that_cannot_be_stored_fails_its_run_only() {
+    let shell = Shell::new();
+    shell.write(
+        "agent.py",
+        "def go(run):\n    kind = run['condition']['factors']['f']\n    if kind == 'large': return {'output': {'v': \
+         'x' * 3_000_000}}\n    if kind == 'bytes': return {'output': {'v': b'x'}}\n    if kind == 'deep':\n        value = []\n        for _ in range(5000): value = \
+         [value]\n        return {'output': {'v': value}}\n    if kind == 'object': return {'output': {'v': object()}}\n    \
+         return {'output': {'v': 1}}\n",
+    );
+    shell.write(
+        "study.yaml",
+        "study_id: s\ntitle: S\nfactors: {f: [large, bytes, deep, object, fine]}\nagents: {a: {python: 'agent.py:go', limits: \
+         {file_size: 1M}}}\n",
+    );
+    ends(&run(&shell, &["run", "study.yaml", "--out", "out"]), 3);
+    let rows = table(&shell, "out/runs.csv");
+    let statuses: Vec<_> = rows.iter().map(|row| &*row["status"]).collect();
+    assert_eq!(
+        statuses,
+        ["failed", "failed", "failed", "failed", "success"]
+    );
+    for row in &rows[..4] {
+        assert!(!row["error_info"].is_empty(), "{row:?}");
+    }
+}
+
+/// ST-42: workers by flag, by file, by variable; never more at once.
+#[test]
+fn as_many_runs_at_once_as_there_are_workers() {
+    let shell = Shell::new();
+    shell.write(
+        "agent.py",
+        "import os, pathlib, time\ndef go(run):\n    place = pathlib.Path(run['problem']['payload']['place'])\n    mine = \
+         place / run['run_id']\n    mine.touch()\n    seen = len(list(place.iterdir()))\n    time.sleep(0.02)\n    \
+         mine.unlink()\n    return {'output': {'seen': seen}, 'metrics': {'primary_outcome': seen}}\n",
+    );
+    let most = |file: &str, args: &[&str], variable: Option<&str>| {
+        let out = tempfile::tempdir_in(shell.path()).expect("a directory");
+        let place = tempfile::tempdir_in(shell.path()).expect("a directory");
+        shell.write(
+            "study.yaml",
+            &format!(
+                "study_id: j\ntitle: J\nrun_budget: {{replicates: 24{file}}}\nagents: {{a: {{python: 'agent.py:go', sandbox: \
+                 none}}}}\nproblems: {{p: {{payload: {{place: '{}'}}}}}}\n",
+                place.path().display()
+            ),
+        );
+        let out = out.path().join("out").display().to_string();
+        let mut all = vec!["run", "study.yaml", "--out", &out];
+        all.extend(args);
+        let mut command = shell.fairtrial(all);
+        if let Some(count) = variable {
+            command = command.env("FAIRTRIAL_MAX_WORKERS", count);
+        }
+        ends(&command.run(), 0);
+        let name = out.strip_prefix(&shell.path().display().to_string());
+        let name = format!("{}/runs.csv", name.expect("below").trim_start_matches('/'));
+        let rows = table(&shell, &name);
+        let seen = rows.iter().map(|row| row["primary_outcome"].parse::<f64>());
+        seen.map(|seen| seen.expect("a number")).fold(0.0, f64::max)
+    };
+    assert!(most("", &["-j", "1"], None) == 1.0);
+    assert!(most(", parallelism: 1", &[], None) == 1.0);
+    assert!(most(", parallelism: 1", &["-j", "3"], None) <= 3.0);
+    assert!(most("", &[], Some("1")) == 1.0);
+}

@@ -94,6 +94,81 @@ async fn an_interrupt_stops_what_runs_records_it_and_exports() {
     ends(&found, 0);
 }
 
+const TIDY: &str = "
+import pathlib, signal, time
+def go(run):
+    place = pathlib.Path(run['problem']['payload']['place'])
+    if run['condition']['factors']['f'] == 'fails':
+        while not (place / 'waits').exists():
+            time.sleep(0.01)
+        raise ValueError('first')
+    def end(*_):
+        (place / 'tidied').touch()
+        if run['problem']['payload']['ends']:
+            raise SystemExit
+    signal.signal(signal.SIGTERM, end)
+    (place / 'waits').touch()
+    while True:
+        time.sleep(60)
+";
+
+fn tidy(shell: &Shell, ends: bool) {
+    let place = shell.path().display();
+    shell.write("agent.py", TIDY);
+    shell.write(
+        "study.yaml",
+        &format!(
+            "study_id: t\ntitle: T\nfactors: {{f: [waits, fails]}}\norder: {{policy: plan}}\non_failure: {{after: 1, grace: \
+             600s}}\nagents: {{a: {{python: 'agent.py:go', sandbox: none}}}}\nproblems: {{p: {{payload: {{place: '{place}', \
+             ends: {ends}}}}}}}\n"
+        ),
+    );
+}
+
+/// ST-52: who is stopped is asked first, and has its grace.
+#[test]
+fn a_run_that_is_stopped_may_tidy_up() {
+    let shell = Shell::new();
+    tidy(&shell, true);
+    ends(
+        &run(&shell, &["run", "study.yaml", "--out", "out", "-j", "2"]),
+        3,
+    );
+    assert!(shell.path().join("tidied").exists());
+    assert_eq!(
+        ask(&shell, "out", "SELECT status FROM finishes ORDER BY status"),
+        ["cancelled", "failed"]
+    );
+    assert!(shell.processes().is_empty());
+}
+
+/// ST-55: a grace of ten minutes is not waited for by who asks again.
+#[tokio::test]
+async fn a_second_signal_ends_at_once_who_does_not_end_by_itself() {
+    let shell = Shell::new();
+    tidy(&shell, false);
+    let running = shell
+        .fairtrial(["run", "study.yaml", "--out", "out", "-j", "1"])
+        .start();
+    wait_until("the run began", || shell.path().join("waits").exists()).await;
+    running.signal(Signal::INT);
+    wait_until("it was asked to end, and did not", || {
+        shell.path().join("tidied").exists()
+    })
+    .await;
+    wait_until("all is recorded", || {
+        ask(&shell, "out", "SELECT count(*) FROM invocation_ends") == ["1"]
+    })
+    .await;
+    running.signal(Signal::INT);
+    ends(&running.end(), 130);
+    assert_eq!(
+        ask(&shell, "out", "SELECT status FROM finishes"),
+        ["cancelled"]
+    );
+    assert!(shell.processes().is_empty());
+}
+
 /// ST-63
 #[tokio::test]
 async fn a_second_engine_is_refused_and_changes_nothing() {
