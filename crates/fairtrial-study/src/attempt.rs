@@ -1,5 +1,7 @@
 //! An outcome of the engine as the end of an attempt: status, result, and what is kept of it (ST-10, ST-44, ST-46).
 
+use std::time::Duration;
+
 use fairtrial_exec::value::decode_tree;
 use fairtrial_exec::{EngineError, ErrorReport, Outcome, Verdict};
 use serde_json::json;
@@ -30,6 +32,8 @@ pub(crate) struct Ended {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) finished_at_ns: i64,
+    /// How long it ran, if it did.
+    pub(crate) wall: Option<Duration>,
 }
 
 /// How an evaluation ended.
@@ -81,6 +85,7 @@ pub(crate) fn judge(
         stdout: mask.text(outcome.stdout.text()),
         stderr: mask.text(outcome.stderr.text()),
         finished_at_ns: finished_at(outcome),
+        wall: outcome.metrics.wall_ns.map(Duration::from_nanos),
     }
 }
 
@@ -96,6 +101,7 @@ pub(crate) fn lost(error: &EngineError, finished_at_ns: i64) -> Ended {
         stdout: String::new(),
         stderr: String::new(),
         finished_at_ns,
+        wall: None,
     }
 }
 
@@ -111,6 +117,7 @@ pub(crate) fn cancelled(finished_at_ns: i64) -> Ended {
         stdout: String::new(),
         stderr: String::new(),
         finished_at_ns,
+        wall: None,
     }
 }
 

@@ -95,7 +95,11 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits
+        .map(|digit| char::from(DIGITS[usize::from(digit)]))
+        .collect()
 }
 
 /// The first 16 hex digits of SHA-256, as a number.

@@ -25,6 +25,9 @@ use crate::value::Value;
 /// An engine that fails is asked again so often (ST-50).
 const ENGINE_TRIES: u32 = 3;
 
+/// Shorter runs cost more to hand over than to run.
+const SHORT: Duration = Duration::from_millis(20);
+
 /// What jobs share.
 pub(crate) struct Tools<B> {
     pub(crate) backend: Arc<B>,
@@ -56,6 +59,8 @@ pub(crate) struct JobEnd {
     pub(crate) status: Status,
     pub(crate) tries: u32,
     pub(crate) evaluation_failed: bool,
+    /// The agent took little time.
+    pub(crate) was_short: bool,
 }
 
 impl JobEnd {
@@ -63,6 +68,7 @@ impl JobEnd {
         Self {
             status,
             tries,
+            was_short: false,
             evaluation_failed: evaluation.is_some_and(|status| status != "ok"),
         }
     }
@@ -201,10 +207,9 @@ impl Job {
                 evaluation = Some(status.0);
                 records.extend(status.1);
             }
-            return Ok(Done {
-                end: JobEnd::new(ended.status, tries, evaluation.as_deref()),
-                records,
-            });
+            let mut end = JobEnd::new(ended.status, tries, evaluation.as_deref());
+            end.was_short = ended.wall.is_some_and(|wall| wall < SHORT);
+            return Ok(Done { end, records });
         }
     }
 

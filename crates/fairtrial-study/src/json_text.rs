@@ -58,11 +58,11 @@ impl<'t> Reader<'t> {
 
     fn take(&mut self, bytes: usize) -> &'t str {
         let (taken, rest) = self.rest.split_at(bytes);
-        match taken.rfind('\n') {
-            None => self.column += taken.chars().count(),
-            Some(last) => {
-                self.line += taken.matches('\n').count();
-                self.column = 1 + taken[last + 1..].chars().count();
+        for byte in taken.bytes() {
+            match byte {
+                b'\n' => (self.line, self.column) = (self.line + 1, 1),
+                0x80..0xc0 => {} // of the character before
+                _ => self.column += 1,
             }
         }
         self.rest = rest;

@@ -29,6 +29,9 @@ fn shortest(float: f64) -> String {
         .take_while(|b| *b != b'e')
         .filter(u8::is_ascii_digit)
         .count();
+    if digits <= f64::DIGITS as usize {
+        return shortest; // no other of so few digits reads back as the same float
+    }
     let even = format!("{float:.*e}", digits.saturating_sub(1));
     match even.parse::<f64>() {
         Ok(read) if read.to_bits() == float.to_bits() => even,
