@@ -72,7 +72,7 @@ def test_dre_finishes_what_fairtrial_began(sides, compat):
     waits = {"WAIT_AT": runs(sides, "whole")[6]}
     sides.write("plan-order.yaml", (sides.folder / "study.yaml").read_text() + "order: {policy: plan}\n")
     with sides.start("run", "plan-order.yaml", "--compat", compat, "-j", "1", env=waits) as study:
-        wait_until(lambda: started(sides, "ours") == 7, "the run in the middle waits")
+        wait_until(lambda: ended(sides, "ours") == 6, "the run in the middle waits")
         study.send_signal(signal.SIGINT)
         assert study.wait(LIMIT_S) == 130
     sides.fairtrial("export", "ours", "--format", "dre")
@@ -98,14 +98,14 @@ def runs(sides, out):
     return [row["run_id"] for row in rows(sides.folder / out / "runs.csv")]
 
 
-def started(sides, out):
+def ended(sides, out):
     journal = sides.folder / out / "journal.sqlite"
     if not journal.exists():
         return 0
     with contextlib.closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as database:
-        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'starts'").fetchone():
+        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'finishes'").fetchone():
             return 0
-        return database.execute("SELECT count(*) FROM starts").fetchone()[0]
+        return database.execute("SELECT count(*) FROM finishes").fetchone()[0]
 
 
 def checkpoints(sides, out):
