@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::limits::Limits;
@@ -34,10 +35,35 @@ pub struct Call {
     pub limits: Limits,
     /// Isolation asked for.
     pub sandbox: Sandbox,
+    /// Set when it begins.
+    pub beginning: Beginning,
     /// Of a command: found out by trying, instead of running it.
     pub(crate) self_test: Option<SelfTest>,
     /// Kept bytes per output stream.
     pub capture_bytes: u64,
+}
+
+/// Whether a call has begun, for whoever keeps a copy: a call that is dropped has no outcome to tell it.
+#[derive(Clone, Debug, Default)]
+pub struct Beginning(Arc<AtomicBool>);
+
+impl Beginning {
+    /// Whether it has.
+    #[must_use]
+    pub fn is_past(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Who looks on does not make it another call.
+impl PartialEq for Beginning {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// The three kinds of work.
@@ -218,6 +244,7 @@ impl Call {
             cancel_grace: Duration::ZERO,
             limits: Limits::default(),
             sandbox: Sandbox::new(level),
+            beginning: Beginning::default(),
             self_test: None,
             capture_bytes: DEFAULT_CAPTURE_BYTES,
         }

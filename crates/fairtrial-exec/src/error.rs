@@ -88,3 +88,18 @@ impl EngineError {
         }
     }
 }
+
+impl EngineError {
+    /// Whether another try would come to the same, or might run what must not be run again.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::InvalidCall(_)
+                | Self::ShutDown
+                | Self::LauncherLost
+                | Self::SpillDir { .. }
+                | Self::Config { .. }
+        )
+    }
+}

@@ -34,6 +34,8 @@ pub(crate) struct Ended {
     pub(crate) finished_at_ns: i64,
     /// How long it ran, if it did.
     pub(crate) wall: Option<Duration>,
+    /// Of a lost one: there is no use in another try.
+    pub(crate) is_final: bool,
 }
 
 /// How an evaluation ended.
@@ -86,6 +88,7 @@ pub(crate) fn judge(
         stderr: mask.text(outcome.stderr.text()),
         finished_at_ns: finished_at(outcome),
         wall: outcome.metrics.wall_ns.map(Duration::from_nanos),
+        is_final: false,
     }
 }
 
@@ -93,31 +96,41 @@ pub(crate) fn judge(
 pub(crate) fn lost(error: &EngineError, finished_at_ns: i64) -> Ended {
     let report = ErrorReport::new("EngineError", error.to_string());
     Ended {
-        status: Status::Lost,
-        verdict: None,
-        stage: "engine",
-        result: None,
-        outcome: json!({"error": report.to_json()}).to_string(),
-        stdout: String::new(),
-        stderr: String::new(),
-        finished_at_ns,
-        wall: None,
+        is_final: error.is_final(),
+        ..without_outcome(Status::Lost, "engine", &report, finished_at_ns)
     }
 }
 
 /// An attempt that we stopped.
-pub(crate) fn cancelled(finished_at_ns: i64) -> Ended {
-    let report = ErrorReport::new("Cancelled", "stopped with the study");
+pub(crate) fn stopped(had_begun: bool, finished_at_ns: i64) -> Ended {
+    let (status, said) = match had_begun {
+        true => (Status::Cancelled, "stopped with the study"),
+        false => (Status::Skipped, "the study was stopped before it began"),
+    };
+    let report = ErrorReport::new("Cancelled", said);
     Ended {
-        status: Status::Cancelled,
         verdict: Some(Verdict::Cancelled.name()),
-        stage: "agent",
+        ..without_outcome(status, "agent", &report, finished_at_ns)
+    }
+}
+
+fn without_outcome(
+    status: Status,
+    stage: &'static str,
+    report: &ErrorReport,
+    finished_at_ns: i64,
+) -> Ended {
+    Ended {
+        status,
+        verdict: None,
+        stage,
         result: None,
         outcome: json!({"error": report.to_json()}).to_string(),
         stdout: String::new(),
         stderr: String::new(),
         finished_at_ns,
         wall: None,
+        is_final: false,
     }
 }
 

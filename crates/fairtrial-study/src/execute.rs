@@ -12,11 +12,11 @@ use tokio::sync::watch;
 use crate::batches::{Batches, Pace, Reached};
 use crate::canonical::{canonical_json, sha256_hex};
 use crate::clock::{Precision, now_ns, time_text};
-use crate::fault::Invalid;
+use crate::fault::{Invalid, nearest};
 use crate::format::Format;
 use crate::import;
 use crate::journal::{
-    Decision as DecisionRecord, FILE_NAME, History, Invocation, Journal, JournalError, Meta,
+    Decision as DecisionRecord, FILE_NAME, History, Invocation, Journal, JournalError, Lock, Meta,
     Reader, Record, Status,
 };
 use crate::outputs::Outputs;
@@ -114,6 +114,16 @@ pub enum ExecuteError {
         /// Why, with counts.
         reasons: String,
     },
+    /// A wish names what is not there.
+    #[error("there is no {what} `{name}` in this study{hint}")]
+    Unknown {
+        /// A run, a condition, an agent, a problem or a change.
+        what: &'static str,
+        /// What was named.
+        name: String,
+        /// What may have been meant.
+        hint: String,
+    },
     /// Another study's journal is there.
     #[error("`{}` holds the study `{found}`, not `{wanted}`", .path.display())]
     Other {
@@ -155,6 +165,7 @@ pub async fn execute<B: Backend + 'static>(
     told: impl FnMut(&Tally),
 ) -> Result<Summary, ExecuteError> {
     let ready = Ready::load(request.plan)?;
+    check_wishes(request)?;
     prepare_directory(request)?;
     if request.directory.join(FILE_NAME).exists() {
         let reader = Reader::open(request.directory)?;
@@ -176,8 +187,9 @@ pub async fn execute<B: Backend + 'static>(
         source,
     };
     fs::create_dir_all(request.directory).map_err(io)?;
-    let imports = request.mode == Mode::Resume && !request.directory.join(FILE_NAME).exists();
     let journal = Arc::new(open_journal(request)?);
+    let is_new = journal.reader()?.invocations()?.is_empty();
+    let imports = request.mode == Mode::Resume && is_new && journal.reader()?.history()?.is_empty();
     let mut warnings = match imports {
         true => import::import(request.plan, &ready, &journal, request.directory)?,
         false => Vec::new(),
@@ -216,6 +228,8 @@ fn prepare_directory(request: &Request<'_>) -> Result<(), ExecuteError> {
     match request.mode {
         Mode::New if holds => Err(ExecuteError::Exists(directory.to_owned())),
         Mode::Fresh if holds => {
+            let is_ours = directory.join(FILE_NAME).exists();
+            let _lock = is_ours.then(|| Lock::hold(directory)).transpose()?;
             let name = directory.file_name().unwrap_or_default().to_string_lossy();
             let free = (1..)
                 .map(|number| directory.with_file_name(format!("{name}.old-{number}")))
@@ -241,6 +255,44 @@ fn check_study(request: &Request<'_>, reader: &Reader) -> Result<(), ExecuteErro
             wanted: wanted.clone(),
         }),
     }
+}
+
+/// What is named must be there: a slip of the pen would otherwise do nothing, and say so.
+fn check_wishes(request: &Request<'_>) -> Result<(), ExecuteError> {
+    let (plan, wishes) = (request.plan, &request.wishes);
+    let rescored = wishes.rescore.iter().flat_map(|rescore| &rescore.problem);
+    let named = [
+        ("run", wishes.retry_runs.iter().collect::<Vec<_>>()),
+        ("condition", wishes.retry_conditions.iter().collect()),
+        ("change", wishes.accepted.iter().collect()),
+        ("problem", rescored.collect()),
+    ];
+    for (what, names) in named.into_iter().filter(|(_, names)| !names.is_empty()) {
+        let mut known: BTreeSet<String> = match what {
+            "change" => ["changed", "seed", "terms", "identity"]
+                .map(str::to_owned)
+                .into(),
+            _ => BTreeSet::new(),
+        };
+        for run in plan.runs() {
+            let (agent, problem) = (run.agent_id().to_str(), run.problem_id().to_str());
+            match what {
+                "run" => _ = known.insert(run.run_id.to_string()),
+                "condition" => _ = known.insert(run.condition.id().to_string()),
+                "problem" => _ = known.insert(problem),
+                _ => known.extend([format!("agent:{agent}"), format!("problem:{problem}")]),
+            }
+        }
+        if let Some(name) = names.into_iter().find(|name| !known.contains(*name)) {
+            let hint = match nearest(name, known.iter().map(String::as_str)) {
+                Some(near) => format!("; did you mean `{near}`?"),
+                None => String::new(),
+            };
+            let name = name.clone();
+            return Err(ExecuteError::Unknown { what, name, hint });
+        }
+    }
+    Ok(())
 }
 
 /// ST-67: what would be thrown away is asked about first.
@@ -329,13 +381,14 @@ fn open_journal(request: &Request<'_>) -> Result<Journal, JournalError> {
         compat: study.compat.name(),
         created_at_ns: now_ns(),
     };
+    Journal::open(request.directory, &meta, &who(request))
+}
+
+/// What a second writer is told.
+fn who(request: &Request<'_>) -> String {
+    let (pid, host) = (std::process::id(), &request.host);
     let since = time_text(now_ns(), Precision::Seconds);
-    let who = format!(
-        "process {} on {}, since {since}",
-        std::process::id(),
-        request.host
-    );
-    Journal::open(request.directory, &meta, &who)
+    format!("process {pid} on {host}, since {since}")
 }
 
 async fn run_under<B: Backend + 'static>(
@@ -349,7 +402,12 @@ async fn run_under<B: Backend + 'static>(
     // Under the lock: what was looked at before may have changed.
     let reader = journal.reader()?;
     let history = reader.history()?;
+    if request.mode == Mode::New && !history.is_empty() {
+        return Err(ExecuteError::Exists(request.directory.to_owned()));
+    }
     let recorded = Recorded::new(request.plan, &history, &reader, ready, &request.wishes)?;
+    check_study(request, &reader)?;
+    check_changes(request, &recorded)?;
     let invocation = reader.invocations()?.last().map_or(1, |last| last.id + 1);
     let mut records = begin(request, invocation);
     records.extend(accepted(request, &recorded, invocation)?);

@@ -172,17 +172,16 @@ impl Job {
         let terms = &self.agent.program.binding.terms;
         let (retries, delay) = (terms.retries, terms.retry_delay);
         let retry_on = terms.retry_on.clone();
-        let (mut tries, mut engine_tries) = (0, 0);
+        let (mut tries, mut own_tries, mut engine_tries) = (0, 0, 0);
         loop {
             let ended = self.attempt(&mut tools).await;
             let finish = self.finish(&ended);
             tries += 1;
+            own_tries += u64::from(ended.status.is_its_own());
             engine_tries += u32::from(ended.status == Status::Lost);
             let again = match ended.status {
-                Status::Lost => engine_tries < ENGINE_TRIES,
-                status => {
-                    u64::from(tries) <= retries && retry_on.iter().any(|name| name == status.name())
-                }
+                Status::Lost => engine_tries < ENGINE_TRIES && !ended.is_final,
+                status => own_tries <= retries && retry_on.iter().any(|name| name == status.name()),
             };
             if again {
                 commit(&tools.journal, vec![finish]).await?;
@@ -241,7 +240,7 @@ impl Job {
                 &self.agent.program.secrets,
             ),
             Answer::Failed(error) => attempt::lost(&error, now_ns()),
-            Answer::Stopped => attempt::cancelled(now_ns()),
+            Answer::Stopped { had_begun } => attempt::stopped(had_begun, now_ns()),
         };
         self.attempts += u32::from(ended.status.is_its_own());
         ended
@@ -320,7 +319,7 @@ impl Job {
                 rows: Value::List(Vec::new()),
                 outcome: attempt::lost(&error, 0).outcome,
             },
-            Answer::Stopped => return (Status::Cancelled.to_string(), None),
+            Answer::Stopped { .. } => return (Status::Cancelled.to_string(), None),
         };
         let record = Record::Evaluation(Evaluation {
             start,
@@ -370,12 +369,15 @@ enum Answer {
     Came(Box<Outcome>),
     Failed(EngineError),
     /// By us.
-    Stopped,
+    Stopped {
+        had_begun: bool,
+    },
 }
 
 /// Runs a call, unless it is stopped; then it has its grace to end.
 async fn answer<B: Backend>(tools: &mut Tools<B>, mut call: Call) -> Answer {
     call.cancel_grace = tools.grace;
+    let beginning = call.beginning.clone();
     let cancelled = async {
         // An error is that nobody can stop us any more.
         if tools
@@ -393,7 +395,7 @@ async fn answer<B: Backend>(tools: &mut Tools<B>, mut call: Call) -> Answer {
             Ok(outcome) => Answer::Came(Box::new(outcome)),
             Err(error) => Answer::Failed(error),
         },
-        () = cancelled => Answer::Stopped,
+        () = cancelled => Answer::Stopped { had_begun: beginning.is_past() },
     }
 }
 

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 pub use history::{History, Past, RunKey};
 pub use lock::Holder;
+pub(crate) use lock::Lock;
 pub use read::{EvaluationRow, FinishRow, InvocationRow, Reader, StartRow};
 pub use record::{Decision, Evaluation, Finish, Invocation, Record, Start, StartId, Status};
 pub use write::{Journal, Meta};

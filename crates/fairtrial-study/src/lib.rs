@@ -81,7 +81,7 @@ pub use recorded::{Changed, Recorded, Rescore, Wishes};
 pub use report::Report;
 pub use run_record::RunRecord;
 pub use runner::{End, Site, Stop, Tally, run};
-pub use seal::{note_files, verify};
+pub use seal::{named_output_dir, note_files, verify};
 pub use standing::Standing;
 pub use study::{
     Bindings, Block, Constraint, Factor, FailurePolicy, FailureTrigger, Level, OrderPolicy,

@@ -75,8 +75,15 @@ impl Program {
             }
             EntryPoint::Command(_) | EntryPoint::Host(_) => None,
         };
-        let files = hashed_files(&binding.terms.files, directory)
-            .map_err(|(path, error)| unreadable(&path, error))?;
+        let mut globs = binding.terms.files.clone();
+        if let EntryPoint::Command(argv) = &binding.entry {
+            // A script that an interpreter is given is as much the program as the interpreter.
+            let named = argv.iter().enumerate();
+            let named = named.filter(|(place, text)| is_path(*place, text));
+            globs.extend(named.map(|(_, text)| glob::Pattern::escape(text)));
+        }
+        let files =
+            hashed_files(&globs, directory).map_err(|(path, error)| unreadable(&path, error))?;
         let (env, secrets) = environment(binding);
         let content = content(binding, source.as_ref().map(|(text, _)| &**text), files);
         Ok(Self {
@@ -199,9 +206,6 @@ impl Program {
         let EntryPoint::Command(argv) = &self.binding.entry else {
             return Vec::new();
         };
-        let is_path = |place: usize, text: &str| {
-            text.starts_with("./") || text.starts_with("../") || (place == 0 && text.contains('/'))
-        };
         let resolved = argv
             .iter()
             .enumerate()
@@ -255,6 +259,11 @@ impl Program {
         }
         python
     }
+}
+
+/// Whether a word of a command is a path beside the study file.
+pub(crate) fn is_path(place: usize, text: &str) -> bool {
+    text.starts_with("./") || text.starts_with("../") || (place == 0 && text.contains('/'))
 }
 
 /// Positional arguments as the worker protocol wants them.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::import;
 use crate::journal::{History, JournalError, Past, Reader, Status};
 use crate::plan::{Action, Decide, Decision, Plan, RunSpec};
 use crate::ready::Ready;
@@ -60,6 +61,8 @@ pub struct Recorded<'r> {
     orphans: u64,
     /// Changes that were accepted before, as decisions have them.
     accepted: HashMap<String, String>,
+    /// Some of it came from DRE's checkpoints.
+    has_imports: bool,
 }
 
 impl<'r> Recorded<'r> {
@@ -82,6 +85,7 @@ impl<'r> Recorded<'r> {
             wishes,
             orphans: (history.len() - planned) as u64,
             accepted: reader.accepted()?.into_iter().collect(), // of several the last
+            has_imports: reader.first_stage()?.as_deref() == Some(import::STAGE),
         })
     }
 
@@ -132,13 +136,22 @@ impl<'r> Recorded<'r> {
                 return Ok(self.changed(run, difference));
             }
         }
-        if status != Status::Success && (self.is_retried(run, status) || self.is_setup(past)?) {
+        if status != Status::Success
+            && self.is_chosen(run)
+            && (self.wishes.retry.contains(&status) || self.is_setup(past)?)
+        {
             return Ok(decision(Action::Rerun, RETRY));
         }
         if status == Status::Success
             && let Some(reason) = self.evaluates(run, past)?
         {
             return Ok(decision(Action::Evaluate, reason));
+        }
+        if self.has_imports {
+            let finish = self.reader.finish(start)?;
+            if finish.is_some_and(|finish| finish.stage == import::STAGE) {
+                return Ok(decision(Action::Reuse, import::STAGE));
+            }
         }
         Ok(decision(Action::Reuse, "finished"))
     }
@@ -187,13 +200,14 @@ impl<'r> Recorded<'r> {
         }
     }
 
-    fn is_retried(&self, run: &RunSpec<'_>, status: Status) -> bool {
+    /// Whether it is among the runs that are to be retried, if somebody names them.
+    fn is_chosen(&self, run: &RunSpec<'_>) -> bool {
         let wishes = self.wishes;
-        let is_chosen =
-            |chosen: &HashSet<String>, id: String| chosen.is_empty() || chosen.contains(&id);
-        wishes.retry.contains(&status)
-            && is_chosen(&wishes.retry_runs, run.run_id.to_string())
-            && is_chosen(&wishes.retry_conditions, run.condition.id().to_string())
+        let is_among = |chosen: &HashSet<String>, id: &dyn std::fmt::Display| {
+            chosen.is_empty() || chosen.contains(&id.to_string())
+        };
+        is_among(&wishes.retry_runs, &run.run_id)
+            && is_among(&wishes.retry_conditions, &run.condition.id())
     }
 
     /// What failed before the agent could begin is always run again (ST-68).

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::binding::{Binding, EntryPoint};
 use crate::fault::{Fault, Findings, Invalid, short, suggestion};
+use crate::program::is_path;
 use crate::study::Study;
 
 use python_names::{Names, ReadError, names_of};
@@ -65,6 +66,13 @@ impl Study {
                     let message = format!("`{}` is no program that can be run", short(&argv[0]));
                     let hint =
                         "name an executable file relative to the study file, or a program in PATH";
+                    findings.fault(place, "binding_command", message, hint);
+                }
+                let named = argv.iter().enumerate().skip(1);
+                let named = named.filter(|(index, text)| is_path(*index, text));
+                for (_, text) in named.filter(|(_, text)| !self.resolve(text).exists()) {
+                    let message = format!("there is no `{}` beside the study file", short(text));
+                    let hint = "what begins with `./` is looked for there";
                     findings.fault(place, "binding_command", message, hint);
                 }
             }

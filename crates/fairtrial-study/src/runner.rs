@@ -47,7 +47,7 @@ pub struct Tally {
     /// Taken from the record.
     pub reused: u64,
     /// Ended, by [`Status`] in the order of [`Status::ALL`].
-    pub ended: [u64; 7],
+    pub ended: [u64; 8],
     /// Successes after a retry.
     pub retried: u64,
     /// Evaluations that did not go well.
@@ -111,12 +111,22 @@ pub async fn run<B: Backend + 'static>(
     let mut unrecorded = None;
     let mut end = End::Finished;
     let mut most = site.workers;
+    let asked = *stop.borrow_and_update();
+    if asked != Stop::No {
+        end = End::Interrupted;
+        own_stop.send_replace(asked);
+    }
     loop {
-        while *own_stop.borrow() == Stop::No && running.len() < most {
-            let Some((job, decision)) = todo.next(&mut tally)? else {
-                break;
-            };
-            running.spawn(job.perform(tools.clone(), decision, unrecorded.take()));
+        let mut is_looking = false;
+        while *own_stop.borrow() == Stop::No && running.len() < most && !is_looking {
+            match todo.next(&mut tally) {
+                Ok(Next::Job(job, decision)) => {
+                    running.spawn(job.perform(tools.clone(), decision, unrecorded.take()));
+                }
+                Ok(Next::Later) => is_looking = true,
+                Ok(Next::Nothing) => break,
+                Err(error) => return fail(&own_stop, running, error).await,
+            }
         }
         tally.running = running.len() as u64;
         if let Some(done) = unrecorded.take() {
@@ -131,12 +141,13 @@ pub async fn run<B: Backend + 'static>(
         }
         tokio::select! {
             biased;
-            Ok(()) = stop.changed(), if end != End::Interrupted => {
+            Ok(()) = stop.changed() => {
                 end = End::Interrupted;
                 own_stop.send_replace(*stop.borrow_and_update());
             }
             joined = running.join_next() => match joined {
-                None => break,
+                None if !is_looking => break,
+                None => {}
                 Some(Ok(Ok(done))) => {
                     ended.count(&done.end);
                     most = site.workers * if done.end.was_short { 1 + AHEAD } else { 1 };
@@ -154,6 +165,7 @@ pub async fn run<B: Backend + 'static>(
                 tally.count(&job_end);
                 told(&tally);
             }
+            () = tokio::task::yield_now(), if is_looking => {}
         }
     }
     Ok((end, tally))
@@ -201,6 +213,17 @@ pub struct Site<'s, B> {
     pub invocation: i64,
 }
 
+/// So many recorded runs are passed over before others get a chance: each may be a question to the journal.
+const PASSED_OVER: usize = 256;
+
+/// What is next to do.
+enum Next {
+    Job(Box<Job>, Decision),
+    /// Unknown: there is more to look at.
+    Later,
+    Nothing,
+}
+
 /// The runs that are to be run, in their order, each decided upon as its turn comes.
 struct Todo<'s, B> {
     site: &'s Site<'s, B>,
@@ -217,9 +240,9 @@ impl<'s, B> Todo<'s, B> {
         }
     }
 
-    fn next(&mut self, tally: &mut Tally) -> Result<Option<(Job, Decision)>, Arc<JournalError>> {
+    fn next(&mut self, tally: &mut Tally) -> Result<Next, Arc<JournalError>> {
         let site = self.site;
-        for index in self.order.by_ref() {
+        for index in self.order.by_ref().take(PASSED_OVER) {
             let run = self.picker.run(index);
             let decision = site.recorded.look(&run).map_err(Arc::new)?;
             if decision.action == Action::Reuse {
@@ -228,9 +251,12 @@ impl<'s, B> Todo<'s, B> {
             }
             let past = site.recorded.past(&run);
             if let Some(job) = Job::new(site.ready, &run, past, decision.action) {
-                return Ok(Some((job, decision)));
+                return Ok(Next::Job(Box::new(job), decision));
             }
         }
-        Ok(None)
+        Ok(match self.order.len() {
+            0 => Next::Nothing,
+            _ => Next::Later,
+        })
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use num_bigint::BigInt;
 
+use crate::canonical::{canonical_json, sha256_hex};
 use crate::clock::{Precision, time_text};
 use crate::files::{file_sha256, is_same, write_whole};
 use crate::format::Format;
@@ -17,6 +18,7 @@ use crate::ready::Ready;
 use crate::tables::{Export, ExportError, ExportOptions};
 use crate::value::Value;
 
+const OWN_HASH: &str = "sha256";
 /// The file's name.
 pub(crate) const FILE_NAME: &str = "fairtrial.json";
 
@@ -37,7 +39,41 @@ pub(crate) fn write(
         Unsealed::Journal(error) => ExportError::Journal(error),
         Unsealed::File(error) => failed(error),
     })?;
-    write_whole(&path, pretty_strict(&value).as_bytes()).map_err(failed)
+    write_whole(&path, pretty_strict(&with_own_hash(value)).as_bytes()).map_err(failed)
+}
+
+/// Its last value is a hash of all others, so that a changed one is found.
+fn with_own_hash(sealed: Value) -> Value {
+    let Value::Map(mut entries) = sealed else {
+        return sealed;
+    };
+    entries.retain(|(key, _)| key.as_text() != Some(OWN_HASH));
+    let hash = own_hash(&entries);
+    entries.push((Value::text(OWN_HASH), Value::Text(hash)));
+    Value::Map(entries)
+}
+
+/// Whether its values are those it was written with.
+fn is_whole(entries: &[(Value, Value)]) -> bool {
+    let said = entries
+        .iter()
+        .find(|(key, _)| key.as_text() == Some(OWN_HASH));
+    said.is_some_and(|(_, hash)| hash.as_text() == Some(&own_hash(entries)))
+}
+
+fn own_hash(entries: &[(Value, Value)]) -> String {
+    let others = entries.iter();
+    let others = others.filter(|(key, _)| key.as_text() != Some(OWN_HASH));
+    sha256_hex(canonical_json(&Value::Map(others.cloned().collect())).as_bytes())
+}
+
+/// How a sealed directory was named when it was last run: its tables say so. As it is named now where nobody knows.
+#[must_use]
+pub fn named_output_dir(directory: &Path) -> PathBuf {
+    let text = std::fs::read_to_string(directory.join(FILE_NAME)).unwrap_or_default();
+    let sealed = parse_value(FILE_NAME, &text).unwrap_or(Value::Null);
+    let named = sealed.get("output_dir").and_then(Value::as_text);
+    named.map_or_else(|| directory.to_owned(), PathBuf::from)
 }
 
 enum Unsealed {
@@ -64,6 +100,7 @@ fn sealed(
         ("format", Value::Int(BigInt::from(1))),
         ("study_id", Value::text(&plan.study.study_id)),
         ("compat", Value::text(plan.study.compat.name())),
+        ("output_dir", Value::Text(directory.display().to_string())),
         ("version", Value::text(env!("CARGO_PKG_VERSION"))),
         ("study_sha256", Value::text(&plan.study_sha256)),
         ("digest_conditions", Value::text(&plan.digest_conditions)),
@@ -143,12 +180,17 @@ pub fn note_files(directory: &Path, formats: &BTreeSet<Format>) -> Result<(), Ex
     let Value::Map(entries) = &mut sealed else {
         return Ok(());
     };
+    // What was changed by others before is not made good by this.
+    let is_whole = is_whole(entries);
     let mut keys = entries.iter_mut();
     let files = keys.find(|(key, _)| key.as_text() == Some("files"));
     if let Some((_, Value::Map(files))) = files {
         files.retain(|(name, _)| !made.contains_key(&name.to_str()));
         let made = made.into_iter();
         files.extend(made.map(|(name, hash)| (Value::Text(name), Value::Text(hash))));
+    }
+    if is_whole {
+        sealed = with_own_hash(sealed);
     }
     write_whole(&path, pretty_strict(&sealed).as_bytes()).map_err(failed)
 }
@@ -168,6 +210,11 @@ pub fn verify(
             Ok(value) => value,
             Err(fault) => return Ok(vec![format!("{FILE_NAME}: {fault}")]),
         },
+        Err(source) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(vec![format!(
+                "{FILE_NAME}: is not there; the study never came to an orderly end (go on with `fairtrial resume`)"
+            )]);
+        }
         Err(source) => return Err(ExportError::File { path, source }),
     };
     let text = |name: &str| {
@@ -185,6 +232,9 @@ pub fn verify(
         if text(name) != now {
             found.push(format!("{name}: recorded {}, now {now}", text(name)));
         }
+    }
+    if !matches!(&sealed, Value::Map(entries) if is_whole(entries)) {
+        found.push(format!("{FILE_NAME}: a value of it was changed"));
     }
     if text("journal_sha256") != reader.digest()? {
         found.push("journal.sqlite: its records are not those of the last orderly end".into());
@@ -244,7 +294,7 @@ fn rederive(
 ) -> Result<(), ExportError> {
     let history = reader.history()?;
     let options = ExportOptions {
-        output_dir: directory.to_owned(),
+        output_dir: named_output_dir(directory),
         input: input.into(),
         formats,
         ..ExportOptions::default()

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use fairtrial_study::journal::Reader;
-use fairtrial_study::{Compat, Export, ExportOptions, Format, Plan, note_files};
+use fairtrial_study::{Compat, Export, ExportOptions, Format, Plan, named_output_dir, note_files};
 
 use crate::args::ExportArgs;
 use crate::commands::plan::invalid;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
     fs::create_dir_all(target)
         .map_err(|error| Failure::usage("--to", format!("cannot make it: {error}")))?;
     let options = ExportOptions {
-        output_dir: args.directory.clone(),
+        output_dir: named_output_dir(&args.directory),
         formats,
         mask_volatile: args.mask_volatile,
         provenance: Some(crate::provenance::captured()),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fairtrial_exec::LocalBackend;
-use fairtrial_study::journal::{Reader, Status};
+use fairtrial_study::journal::{InvocationRow, Reader, Status};
 use fairtrial_study::{
     Changed, Compat, End, ExecuteError, Format, Mode, Pace, Plan, Request, Rescore, Stop, Study,
     Summary, Wishes, execute,
@@ -66,24 +66,66 @@ pub(crate) fn rescore(args: &RescoreArgs) -> Result<ExitCode, Failure> {
 }
 
 fn go_on(directory: &Path, wishes: Wishes, how: &HowArgs) -> Result<ExitCode, Failure> {
-    let (study, input) = recorded_study(directory)?;
+    let (study, input) = study_to_go_on_with(directory)?;
     perform(&study, input, directory, Mode::Resume, wishes, how)
 }
 
-/// The study file that a directory's journal names, in the mode that it was run in.
+/// The study as a directory's journal has it, in the mode that it was run in.
 pub(crate) fn recorded_study(directory: &Path) -> Result<(Study, Vec<u8>), Failure> {
-    let journal = |error| Failure::usage(&directory.display().to_string(), error);
-    let reader = Reader::open(directory).map_err(|error| Failure::Usage(error.to_string()))?;
-    let last = reader.invocations().map_err(journal)?;
-    let Some(path) = last.last().map(|last| PathBuf::from(&last.study_path)) else {
-        let problem =
-            "its journal names no study file (run it with `fairtrial run STUDY --resume`)";
-        return Err(Failure::usage(&directory.display().to_string(), problem));
-    };
-    let compat = reader.meta("compat").map_err(journal)?;
-    let compat = compat.and_then(|name| name.parse::<Compat>().ok());
+    let last = LastRun::of(directory)?;
+    let input = last.study_text()?;
+    let path = Path::new(&last.invocation.study_path);
+    if std::fs::read(path).is_ok_and(|now| now != input) {
+        let note = "has changed since it was last run; what follows is of the study as it was run";
+        writeln!(Shown::on(io::stderr()), "{}: {note}", path.display()).unwrap_or_default(); // nobody is there to be told
+    }
+    let text = String::from_utf8_lossy(&input);
+    let study = Study::parse(path, &text, last.compat).map_err(invalid)?;
+    Ok((study, input))
+}
+
+/// The study file that a directory's journal names, as it is now.
+fn study_to_go_on_with(directory: &Path) -> Result<(Study, Vec<u8>), Failure> {
+    let last = LastRun::of(directory)?;
+    let path = PathBuf::from(&last.invocation.study_path);
     let input = read(&path)?;
-    Ok((Study::load(&path, compat).map_err(invalid)?, input))
+    Ok((Study::load(&path, last.compat).map_err(invalid)?, input))
+}
+
+/// What a directory's journal says of its last invocation.
+struct LastRun {
+    reader: Reader,
+    invocation: InvocationRow,
+    compat: Option<Compat>,
+    name: String,
+}
+
+impl LastRun {
+    fn of(directory: &Path) -> Result<Self, Failure> {
+        let name = directory.display().to_string();
+        let journal = |error| Failure::usage(&name, error);
+        let reader = Reader::open(directory).map_err(|error| Failure::Usage(error.to_string()))?;
+        let Some(invocation) = reader.invocations().map_err(journal)?.pop() else {
+            let problem =
+                "its journal names no study file (run it with `fairtrial run STUDY --resume`)";
+            return Err(Failure::usage(&name, problem));
+        };
+        let compat = reader.meta("compat").map_err(journal)?;
+        let compat = compat.map(|text| text.parse::<Compat>()).transpose();
+        let compat = compat.map_err(|problem| Failure::usage(&name, problem))?;
+        Ok(Self {
+            reader,
+            invocation,
+            compat,
+            name,
+        })
+    }
+
+    fn study_text(&self) -> Result<Vec<u8>, Failure> {
+        let text = self.reader.blob(&self.invocation.study_blob);
+        let text = text.map_err(|error| Failure::usage(&self.name, error))?;
+        text.ok_or_else(|| Failure::usage(&self.name, "its journal has lost the study's text"))
+    }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {

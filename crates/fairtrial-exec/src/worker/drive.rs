@@ -516,6 +516,7 @@ impl Worker {
             return;
         };
         let call_id = current.dispatch.id;
+        current.call().beginning.set();
         let began_ns = *current.began_ns.get_or_insert_with(now_ns);
         match (self.pid, self.mode) {
             (Some(pid), Mode::Reuse) => {

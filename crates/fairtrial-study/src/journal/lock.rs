@@ -4,8 +4,12 @@ use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use super::{JournalError, LOCK_NAME};
+
+const TRIES: u32 = 20;
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
 /// Who writes a journal, as it said itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,11 +27,18 @@ impl fmt::Display for Holder {
 
 /// The right to write, for as long as it is held.
 #[derive(Debug)]
-pub(super) struct Lock(#[expect(dead_code, reason = "held, not used")] File);
+pub(crate) struct Lock(File);
 
 impl Lock {
     /// Takes it at once or tells who has it; `who` is what others are told.
     pub(super) fn take(directory: &Path, who: &str) -> Result<Self, JournalError> {
+        let mut lock = Self::hold(directory)?;
+        write(&mut lock.0, who).map_err(JournalError::io(&directory.join(LOCK_NAME)))?;
+        Ok(lock)
+    }
+
+    /// As [`Lock::take`], by somebody who writes nothing.
+    pub(crate) fn hold(directory: &Path) -> Result<Self, JournalError> {
         let path = directory.join(LOCK_NAME);
         let error = JournalError::io(&path);
         let opened = OpenOptions::new()
@@ -40,7 +51,7 @@ impl Lock {
             Ok(file) => file,
             Err(source) => return Err(error(source)),
         };
-        match file.try_lock() {
+        match try_for_a_moment(&file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let holder = Holder(read(&mut file));
@@ -49,7 +60,6 @@ impl Lock {
             }
             Err(TryLockError::Error(source)) => return Err(error(source)),
         }
-        write(&mut file, who).map_err(error)?;
         Ok(Self(file))
     }
 
@@ -61,6 +71,23 @@ impl Lock {
             _ => None,
         }
     }
+}
+
+/// Who only asks who writes holds it for some microseconds; a writer holds it for longer than this.
+fn try_for_a_moment(file: &File) -> Result<(), TryLockError> {
+    let mut tried = file.try_lock();
+    for _ in 0..TRIES {
+        if !matches!(tried, Err(TryLockError::WouldBlock)) {
+            break;
+        }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "nothing tells when a lock is free"
+        )]
+        std::thread::sleep(BETWEEN_TRIES);
+        tried = file.try_lock();
+    }
+    tried
 }
 
 fn read(file: &mut File) -> String {

@@ -211,6 +211,14 @@ impl Reader {
         })
     }
 
+    /// Where the first of all ends was.
+    pub fn first_stage(&self) -> Result<Option<String>, JournalError> {
+        self.ask(|database| {
+            let query = "SELECT stage FROM finishes ORDER BY id LIMIT 1";
+            database.query_row(query, [], |row| row.get(0)).optional()
+        })
+    }
+
     /// The last evaluation of a start's output.
     pub fn evaluation(&self, id: StartId) -> Result<Option<EvaluationRow>, JournalError> {
         self.ask(|database| {
@@ -249,10 +257,20 @@ impl Reader {
         use sha2::{Digest, Sha256};
         let mut hash = Sha256::new();
         self.ask(|database| {
-            for table in ["starts", "finishes", "evaluations", "decisions", "blobs"] {
+            for table in [
+                "meta",
+                "invocations",
+                "invocation_ends",
+                "starts",
+                "finishes",
+                "evaluations",
+                "decisions",
+                "blobs",
+            ] {
                 hash.update(table);
+                let order = if table == "meta" { "key" } else { "rowid" };
                 let mut query =
-                    database.prepare(&format!("SELECT * FROM {table} ORDER BY rowid"))?;
+                    database.prepare(&format!("SELECT * FROM {table} ORDER BY {order}"))?;
                 let columns = query.column_count();
                 let mut rows = query.query([])?;
                 while let Some(row) = rows.next()? {

@@ -24,11 +24,13 @@ pub enum Status {
     Cancelled,
     /// It began, and nobody knows how it ended.
     Lost,
+    /// It had not begun when the study was stopped.
+    Skipped,
 }
 
 impl Status {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Success,
         Self::Failed,
         Self::Timeout,
@@ -36,6 +38,7 @@ impl Status {
         Self::Crashed,
         Self::Cancelled,
         Self::Lost,
+        Self::Skipped,
     ];
 
     /// As tables have it.
@@ -48,12 +51,13 @@ impl Status {
             Self::Crashed => "crashed",
             Self::Cancelled => "cancelled",
             Self::Lost => "lost",
+            Self::Skipped => "skipped",
         }
     }
 
     /// Whether the attempt ended of its own: only such ends count as attempts, and only they are shown.
     pub fn is_its_own(self) -> bool {
-        !matches!(self, Self::Cancelled | Self::Lost)
+        !matches!(self, Self::Cancelled | Self::Lost | Self::Skipped)
     }
 
     /// Whether the policy on failures counts it (ST-51).

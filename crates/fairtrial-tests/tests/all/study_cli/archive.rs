@@ -41,7 +41,10 @@ fn an_edited_value_is_found() {
     python(&shell, script);
     let found = verify();
     ends(&found, 3);
-    assert_eq!(found.stdout, "runs.csv: is not what the journal says\n");
+    assert_eq!(
+        found.stdout,
+        "fairtrial.json: a value of it was changed\nruns.csv: is not what the journal says\n"
+    );
     shell.write("out/runs.csv", &runs);
     shell.write("out/fairtrial.json", &sealed);
     python(
@@ -58,6 +61,83 @@ fn an_edited_value_is_found() {
         "{}",
         found.stdout
     );
+}
+
+/// ST-78: of the journal and of the seal any value.
+#[test]
+fn every_part_of_the_evidence_is_sealed() {
+    let shell = Shell::new();
+    draws(&shell, "fresh");
+    ends(&run(&shell, &["run", "study.yaml", "--out", "out"]), 0);
+    let sealed = shell.read("out/fairtrial.json");
+    for edit in [
+        "data['identities'] = {}",
+        "data['invocations'] = []",
+        "data['isolation'] = {}",
+        "data['order'] = {}",
+        "data['version'] = '9'",
+    ] {
+        let script = format!(
+            "import json\ndata = json.load(open('out/fairtrial.json'))\n{edit}\njson.dump(data, open('out/fairtrial.json', 'w'))\n"
+        );
+        python(&shell, &script);
+        let found = run(&shell, &["verify", "out"]);
+        ends(&found, 3);
+        assert!(
+            found.stdout.starts_with("fairtrial.json: "),
+            "{edit}: {}",
+            found.stdout
+        );
+        shell.write("out/fairtrial.json", &sealed);
+    }
+    for edit in [
+        "UPDATE invocations SET host = 'elsewhere'",
+        "UPDATE invocation_ends SET reason = 'stopped'",
+        "UPDATE meta SET value = '0' WHERE key = 'created_at_ns'",
+        "UPDATE starts SET seed = 7 WHERE id = 1",
+        "DELETE FROM decisions",
+    ] {
+        let script = format!(
+            "import shutil, sqlite3\nshutil.copy('out/journal.sqlite', 'kept')\ndb = \
+             sqlite3.connect('out/journal.sqlite')\ndb.execute({edit:?})\ndb.commit()\n"
+        );
+        python(&shell, &script);
+        let found = run(&shell, &["verify", "out"]);
+        ends(&found, 3);
+        assert!(
+            found.stdout.contains("journal.sqlite: "),
+            "{edit}: {}",
+            found.stdout
+        );
+        std::fs::rename(
+            shell.path().join("kept"),
+            shell.path().join("out/journal.sqlite"),
+        )
+        .expect("it was kept");
+    }
+    ends(&run(&shell, &["verify", "out"]), 0);
+}
+
+/// ST-57: what reads a directory shows the study as it was run, and says when its file is another by now.
+#[test]
+fn a_directory_is_read_by_its_own_record() {
+    let shell = Shell::new();
+    draws(&shell, "fresh");
+    ends(&run(&shell, &["run", "study.yaml", "--out", "out"]), 0);
+    let before = shell.read("out/runs.csv");
+    let other = shell
+        .read("study.yaml")
+        .replace("replicates: 4", "replicates: 2");
+    shell.write("study.yaml", &other);
+    let done = run(&shell, &["export", "out"]);
+    ends(&done, 0);
+    assert!(
+        done.stderr.contains("has changed since it was last run"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(shell.read("out/runs.csv"), before);
+    ends(&run(&shell, &["verify", "out"]), 0);
 }
 
 /// ST-80
@@ -85,6 +165,14 @@ fn a_bundle_has_the_same_bytes_each_time() {
          tarfile.open('out.v1.tar.gz').extractall('unpacked')\n",
     );
     ends(&run(&shell, &["status", "unpacked/out.v1"]), 0);
+    // Whoever receives it has neither the study file nor the place.
+    std::fs::remove_file(shell.path().join("study.yaml")).expect("it is there");
+    let whole = shell.path().join("unpacked/out.v1").display().to_string();
+    for place in ["unpacked/out.v1", "unpacked/out.v1/", &whole] {
+        let found = run(&shell, &["verify", place]);
+        ends(&found, 0);
+        ends(&run(&shell, &["report", place]), 0);
+    }
     let missing = run(&shell, &["bundle", "nowhere"]);
     ends(&missing, 2);
     assert!(!shell.path().join("nowhere.tar.gz").exists());

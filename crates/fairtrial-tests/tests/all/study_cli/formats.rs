@@ -283,7 +283,10 @@ json.dump(data, open("out/fairtrial.json", "w"))
     );
     let found = verify();
     ends(&found, 3);
-    assert_eq!(found.stdout, "study.sqlite: is not what the journal says\n");
+    assert_eq!(
+        found.stdout,
+        "fairtrial.json: a value of it was changed\nstudy.sqlite: is not what the journal says\n"
+    );
     ends(&run(&shell, &["export", "out", "--format", "sqlite"]), 0);
     ends(&verify(), 0);
     assert_eq!(shell.read("out/fairtrial.json"), sealed);

@@ -166,6 +166,67 @@ fn a_change_is_named_and_only_what_it_touches_runs_again() {
     assert_eq!(files(&shell, "artifacts/c"), before);
 }
 
+/// ST-79, ST-67: what is not there cannot be meant.
+#[test]
+fn a_wish_that_names_nothing_is_refused() {
+    let shell = Shell::new();
+    draws(&shell, "fresh");
+    ends(&run(&shell, &["run", "study.yaml", "--out", "out"]), 0);
+    let before = files(&shell, "out");
+    for (args, said) in [
+        (
+            ["retry", "out", "--run", "run-000000000000"],
+            "no run `run-000000000000`",
+        ),
+        (["retry", "out", "--condition", "f=1"], "no condition `f=1`"),
+        (
+            ["resume", "out", "--accept", "nonsense"],
+            "no change `nonsense`",
+        ),
+        (
+            ["resume", "out", "--accept", "seeds"],
+            "did you mean `seed`?",
+        ),
+        (
+            ["rescore", "out", "--problem", "nowhere"],
+            "no problem `nowhere`",
+        ),
+    ] {
+        let done = run(&shell, &args);
+        ends(&done, 2);
+        assert!(done.stderr.contains(said), "{}", done.stderr);
+    }
+    assert_eq!(files(&shell, "out"), before);
+}
+
+/// ST-65: the script that an interpreter is given belongs to the program.
+#[test]
+fn a_changed_script_of_a_command_is_a_changed_agent() {
+    let shell = Shell::new();
+    shell.write("agent.sh", "echo '{\"output\": {\"v\": 1}}'\n");
+    shell.write(
+        "study.yaml",
+        "study_id: s\ntitle: S\nagents: {a: {command: [sh, ./agent.sh]}}\n",
+    );
+    ends(&run(&shell, &["run", "study.yaml", "--out", "out"]), 0);
+    shell.write("agent.sh", "echo '{\"output\": {\"v\": 2}}'\n");
+    let refused = run(&shell, &["resume", "out"]);
+    ends(&refused, 2);
+    assert!(
+        refused.stderr.contains("agent changed"),
+        "{}",
+        refused.stderr
+    );
+    std::fs::remove_file(shell.path().join("agent.sh")).expect("it is there");
+    let missing = run(&shell, &["plan", "study.yaml"]);
+    ends(&missing, 2);
+    assert!(
+        missing.stderr.contains("no `./agent.sh`"),
+        "{}",
+        missing.stderr
+    );
+}
+
 /// ST-49, ST-70
 #[test]
 fn retries_are_all_kept_and_the_last_is_shown() {

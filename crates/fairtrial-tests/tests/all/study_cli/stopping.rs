@@ -203,6 +203,66 @@ async fn a_second_engine_is_refused_and_changes_nothing() {
     );
 }
 
+/// ST-63: nor does `--fresh` take a directory from under its writer.
+#[tokio::test]
+async fn a_directory_that_is_written_is_not_moved_aside() {
+    let shell = Shell::new();
+    tidy(&shell, true);
+    let first = shell
+        .fairtrial(["run", "study.yaml", "--out", "out", "-j", "1"])
+        .start();
+    wait_until("the run began", || shell.path().join("waits").exists()).await;
+    let second = run(&shell, &["run", "study.yaml", "--out", "out", "--fresh"]);
+    ends(&second, 2);
+    assert!(second.stderr.contains("process"), "{}", second.stderr);
+    assert!(!shell.path().join("out.old-1").exists());
+    first.signal(Signal::INT);
+    ends(&first.end(), 130);
+    assert!(shell.path().join("out/runs.csv").exists());
+}
+
+/// ST-44, ST-66: what waited in the engine when the study was stopped never began, and says so.
+#[test]
+fn what_had_not_begun_when_the_study_was_stopped_is_skipped() {
+    let shell = Shell::new();
+    shell.write(
+        "agent.py",
+        "import time\ndef go(run):\n    f = run['condition']['factors']['f']\n    if f == 3: raise ValueError('third')\n    if \
+         f > 3: time.sleep(60)\n    return {'output': {}}\n",
+    );
+    shell.write(
+        "study.yaml",
+        "study_id: k\ntitle: K\nfactors: {f: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}\nagents: {a: 'agent.py:go'}\norder: \
+         {policy: plan}\non_failure: stop\n",
+    );
+    ends(
+        &run(&shell, &["run", "study.yaml", "--out", "out", "-j", "1"]),
+        3,
+    );
+    let statuses = ask(&shell, "out", "SELECT status FROM finishes ORDER BY id");
+    assert_eq!(statuses[..3], ["success", "success", "failed"]);
+    let rest = &statuses[3..];
+    assert!(rest.contains(&"skipped".to_owned()), "{rest:?}");
+    let began = rest.iter().filter(|status| *status == "cancelled").count();
+    assert!(began <= 1, "one worker began one of them at most: {rest:?}");
+    let plan = run(&shell, &["plan", "study.yaml", "--json"]);
+    ends(&plan, 0);
+    shell.write("agent.py", "def go(run): return {'output': {}}\n");
+    ends(
+        &run(
+            &shell,
+            &["resume", "out", "--accept", "agent:a", "--retry", "all"],
+        ),
+        0,
+    );
+    let again = ask(
+        &shell,
+        "out",
+        "SELECT reason FROM decisions WHERE invocation = 2",
+    );
+    assert!(again.contains(&"skipped".to_owned()), "{again:?}");
+}
+
 /// ST-60, ST-61: a few points of what `make torture` does at two hundred.
 #[tokio::test]
 async fn what_was_recorded_survives_a_kill_and_is_not_run_again() {
