@@ -1,22 +1,11 @@
-"""Three searches for a short tour, one of which hangs, crashes or lies now and then, and who judges them."""
+"""Three searches for a short tour, one of which hangs, crashes or lies now and then."""
 
 import math
 import os
 import random
 import time
 
-
-def places(problem):
-    count = problem["payload"]["cities"]
-    if problem["payload"]["shape"] == "ring":
-        angles = [2 * math.pi * i / count for i in range(count)]
-        return [(math.cos(angle), math.sin(angle)) for angle in angles]
-    own = random.Random(count)  # the same cities for everybody
-    return [(own.random(), own.random()) for _ in range(count)]
-
-
-def length(cities, tour):
-    return sum(math.dist(cities[a], cities[b]) for a, b in zip(tour, tour[1:] + tour[:1]))
+from cities import length, places
 
 
 def first_tour(cities, start):
@@ -63,11 +52,3 @@ def hasty(run):
     if chance > 0.85:
         result["output"]["tour"] = result["output"]["tour"][::2]  # half a tour is short
     return result
-
-
-def judge(task):
-    """Measures the tour itself: what an agent claims is no evidence."""
-    cities, tour = places(task["run"]["problem"]), task["output"]["tour"]
-    if sorted(tour) != list(range(len(cities))):
-        raise ValueError(f"no tour: {len(set(tour))} of {len(cities)} cities")
-    return {"length": length(cities, tour)}
