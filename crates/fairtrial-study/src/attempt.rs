@@ -77,13 +77,18 @@ pub(crate) fn judge(
     let mask = Mask::new(secrets);
     if let Some(result) = &mut result {
         mask.value(&mut result.value);
+        for warning in &mut result.warnings {
+            warning.path = mask.text(std::mem::take(&mut warning.path));
+            warning.message = mask.text(std::mem::take(&mut warning.message));
+        }
     }
+    let error = error.map(|error| mask.error(error));
     Ended {
         status,
         verdict: Some(outcome.verdict.name()),
         stage,
         result,
-        outcome: mask.text(kept(outcome, error.as_ref())),
+        outcome: kept(outcome, error.as_ref()),
         stdout: mask.text(outcome.stdout.text()),
         stderr: mask.text(outcome.stderr.text()),
         finished_at_ns: finished_at(outcome),
@@ -164,10 +169,11 @@ pub(crate) fn judge_evaluation(
     }
     let mask = Mask::new(secrets);
     mask.value(&mut rows);
+    let error = error.map(|error| mask.error(error));
     Evaluated {
         status: name,
         rows,
-        outcome: mask.text(kept(outcome, error.as_ref())),
+        outcome: kept(outcome, error.as_ref()),
     }
 }
 
@@ -210,6 +216,12 @@ fn read(outcome: &Outcome, is_command: bool) -> Result<Value, NoResult> {
 
 /// The JSON object that a command printed: all it printed, or its last line that is not empty (ST-10).
 fn printed(outcome: &Outcome) -> Result<Value, NoResult> {
+    if outcome.stdout.dropped > 0 {
+        let dropped = outcome.stdout.dropped;
+        return Err(NoResult::Bad(format!(
+            "its standard output is too long for a result: {dropped} bytes of it were not kept"
+        )));
+    }
     let text = outcome.stdout.text();
     let error = match parse_value("stdout", &text) {
         Ok(value @ Value::Map(_)) => return Ok(value),
@@ -248,15 +260,31 @@ struct Mask<'a>(Vec<&'a str>);
 impl<'a> Mask<'a> {
     fn new(secrets: &'a [String]) -> Self {
         let long = secrets.iter().filter(|secret| secret.len() >= SECRET_BYTES);
-        Self(long.map(String::as_str).collect())
+        let mut long: Vec<_> = long.map(String::as_str).collect();
+        long.sort_by_key(|secret| std::cmp::Reverse(secret.len())); // one may begin another
+        Self(long)
+    }
+
+    fn error(&self, error: ErrorReport) -> ErrorReport {
+        ErrorReport {
+            kind: self.text(error.kind),
+            message: self.text(error.message),
+            traceback: self.text(error.traceback),
+            exception: error.exception,
+        }
     }
 
     fn text(&self, text: String) -> String {
         let mut text = text;
         for secret in &self.0 {
-            // In JSON it may be written otherwise.
-            let quoted = canonical_json(&Value::text(*secret));
-            for form in [secret, &quoted[1..quoted.len() - 1]] {
+            // As JSON it may be written otherwise, in two ways.
+            let ascii = canonical_json(&Value::text(*secret));
+            let quoted = json!(secret).to_string();
+            for form in [
+                secret,
+                &ascii[1..ascii.len() - 1],
+                &quoted[1..quoted.len() - 1],
+            ] {
                 if text.contains(form) {
                     text = text.replace(form, "***");
                 }

@@ -175,8 +175,16 @@ pub async fn execute<B: Backend + 'static>(
         check_changes(request, &recorded)?;
         let counts = recorded.counts(request.plan);
         if counts.run + counts.rerun + counts.evaluate == 0 {
+            if let Some(holder) = reader.writer() {
+                let path = request.directory.to_owned();
+                return Err(JournalError::Locked { path, holder }.into());
+            }
             if !accepted(request, &recorded, 0)?.is_empty() || is_another(request, &reader)? {
                 record_anew(request, &ready)?;
+            } else if !seal::is_of(&reader, request.directory)? {
+                // It was killed when all was run and before that was written down.
+                let journal = open_journal(request)?;
+                export(request, &ready, &journal.reader()?, &Outputs::of(request))?;
             }
             write_missing(request, &reader, &history)?;
             return summarise(request, &reader, None, Tally::default());
@@ -224,7 +232,11 @@ pub async fn execute<B: Backend + 'static>(
 fn prepare_directory(request: &Request<'_>) -> Result<(), ExecuteError> {
     let directory = request.directory;
     // DRE's too: its tables would be overwritten.
-    let holds = directory.join(FILE_NAME).exists() || !import::checkpoints(directory).is_empty();
+    let holds = directory.join(FILE_NAME).exists()
+        || !import::checkpoints(directory).is_empty()
+        || ["fairtrial.json", "runs.csv", "manifest.json"]
+            .iter()
+            .any(|name| directory.join(name).exists());
     match request.mode {
         Mode::New if holds => Err(ExecuteError::Exists(directory.to_owned())),
         Mode::Fresh if holds => {

@@ -124,6 +124,14 @@ pub(crate) fn file_sha256(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
+/// The bytes of a file that somebody names: neither a pipe, which might never end, nor a device.
+pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    fs::read(path)
+}
+
 /// Whether two files hold the same bytes.
 pub(crate) fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
     let size = match fs::metadata(other) {

@@ -51,8 +51,8 @@ pub(crate) fn import(
         let text = fs::read_to_string(&path).unwrap_or_default();
         let value = parse_value(&name, &text).unwrap_or(Value::Null);
         match value.get("run_id").and_then(Value::as_text) {
-            Some(run_id) => _ = found.insert(run_id.to_owned(), value),
-            None => warnings.push(format!("{name}: is no checkpoint; its run is run again")),
+            Some(run_id) if is_well_formed(&value) => _ = found.insert(run_id.to_owned(), value),
+            _ => warnings.push(format!("{name}: is no checkpoint; its run is run again")),
         }
     }
     let mut records = Vec::new();
@@ -66,6 +66,13 @@ pub(crate) fn import(
             Some("failed") => Status::Failed,
             _ => continue, // pending or skipped: it never ran
         };
+        let said = checkpoint.get("run_spec").and_then(|spec| spec.get("seed"));
+        if said.is_some_and(|seed| *seed != Value::Int(BigInt::from(run.seed))) {
+            warnings.push(format!(
+                "{run_id}: its checkpoint is of another seed; it is run again"
+            ));
+            continue;
+        }
         let id = journal.next_start();
         let time = |name: &str| {
             let text = checkpoint.get(name).and_then(Value::as_text);
@@ -114,6 +121,27 @@ pub(crate) fn import(
     }
     journal.record(records)?;
     Ok(warnings)
+}
+
+/// Whether its parts are of the types that DRE writes.
+fn is_well_formed(checkpoint: &Value) -> bool {
+    let is_map = |name| {
+        matches!(
+            checkpoint.get(name),
+            None | Some(Value::Null | Value::Map(_))
+        )
+    };
+    let is_list = |name| {
+        matches!(
+            checkpoint.get(name),
+            None | Some(Value::Null | Value::List(_))
+        )
+    };
+    is_map("outputs")
+        && is_map("metrics")
+        && is_map("run_spec")
+        && is_list("observations")
+        && is_list("evaluator_outputs")
 }
 
 /// What a run gave, in our shape.

@@ -104,6 +104,8 @@ pub(crate) struct Job {
     starts: u32,
     /// Attempts before that ended of their own.
     attempts: u32,
+    /// Of those, the ones that count against its retries.
+    spent: u32,
     agent: Arc<Actor>,
     evaluator: Option<Evaluator>,
     /// The run as a worker gets it.
@@ -133,6 +135,10 @@ impl Job {
             start_id: StartId(0),
             starts: past.map_or(0, |past| past.starts.into()),
             attempts: past.map_or(0, |past| past.attempts.into()),
+            spent: match action {
+                Action::Run => past.map_or(0, |past| past.attempts.into()),
+                _ => 0, // it begins anew
+            },
             evaluator: ready.problem(run).evaluator.clone(),
             value: ready.run_value(run, 1),
             dre: (ready.contract(run) == Contract::Dre).then(|| ready.dre_parts(run)),
@@ -172,7 +178,7 @@ impl Job {
         let terms = &self.agent.program.binding.terms;
         let (retries, delay) = (terms.retries, terms.retry_delay);
         let retry_on = terms.retry_on.clone();
-        let (mut tries, mut own_tries, mut engine_tries) = (0, 0, 0);
+        let (mut tries, mut own_tries, mut engine_tries) = (0, u64::from(self.spent), 0);
         loop {
             let ended = self.attempt(&mut tools).await;
             let finish = self.finish(&ended);

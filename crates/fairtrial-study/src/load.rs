@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::compat::Compat;
 use crate::design::{Design, check_rules};
 use crate::fault::{Fault, Findings, Invalid, Place, fault, short, suggestion};
+use crate::files::read_file;
 use crate::node::{self, Content, Entry, Node};
 use crate::read::{Reader, Record, bindings, checks, design, factors, policies};
 use crate::schema::STUDY;
@@ -16,7 +17,7 @@ impl Study {
     /// Reads and checks a study file. Looks at no other file but one that `problems` names.
     pub fn load(path: &Path, compat: Option<Compat>) -> Result<Self, Invalid> {
         let file: Arc<str> = Arc::from(path.display().to_string());
-        let text = std::fs::read(path).map_err(|error| unreadable(&file, &error.to_string()))?;
+        let text = read_file(path).map_err(|error| unreadable(&file, &error.to_string()))?;
         let text = String::from_utf8(text).map_err(|error| {
             let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             not_text(&file, &String::from_utf8_lossy(good))

@@ -17,6 +17,7 @@ use num_bigint::BigInt;
 use crate::binding::{Binding, Contract, EntryPoint};
 use crate::canonical::{canonical_json, sha256_hex};
 use crate::fault::{Fault, fault};
+use crate::files::{file_sha256, read_file};
 use crate::host::HostFunction;
 use crate::pickle;
 use crate::value::Value;
@@ -64,8 +65,9 @@ impl Program {
         let source = match &binding.entry {
             EntryPoint::Python { file, .. } => {
                 let path = directory.join(file);
-                let text =
-                    std::fs::read_to_string(&path).map_err(|error| unreadable(&path, error))?;
+                let text = read_file(&path).map_err(|error| unreadable(&path, error))?;
+                let text = String::from_utf8(text)
+                    .map_err(|error| unreadable(&path, std::io::Error::other(error)))?;
                 // As for a script: what lies beside it can be imported.
                 python_path.extend(path.parent().map(Path::to_owned));
                 Some((Arc::from(text), path.display().to_string()))
@@ -303,14 +305,16 @@ pub(crate) fn hashed_files(
 ) -> Result<Value, (PathBuf, std::io::Error)> {
     let mut found = BTreeMap::new();
     for pattern in globs {
-        let whole = directory.join(pattern).display().to_string();
+        let place = glob::Pattern::escape(&directory.display().to_string());
+        let whole = format!("{place}/{pattern}");
         let invalid = |error| (PathBuf::from(pattern), std::io::Error::other(error));
         for path in glob::glob(&whole).map_err(|error| invalid(error.to_string()))? {
             let path = path.map_err(|error| (error.path().to_owned(), error.into()))?;
             if path.is_file() {
-                let bytes = std::fs::read(&path).map_err(|error| (path.clone(), error))?;
+                let hash = file_sha256(&path).map_err(|error| (path.clone(), error))?;
                 let name = path.strip_prefix(directory).unwrap_or(&path);
-                found.insert(name.display().to_string(), Value::Text(sha256_hex(&bytes)));
+                let hash = hash.unwrap_or_default(); // gone since it was found
+                found.insert(name.display().to_string(), Value::Text(hash));
             }
         }
     }

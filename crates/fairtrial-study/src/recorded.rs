@@ -136,6 +136,10 @@ impl<'r> Recorded<'r> {
                 return Ok(self.changed(run, difference));
             }
         }
+        if status != Status::Success && !past.last.is_its_own() {
+            // It was being tried again, and was stopped: that is gone on with.
+            return Ok(decision(Action::Run, past.last.name()));
+        }
         if status != Status::Success
             && self.is_chosen(run)
             && (self.wishes.retry.contains(&status) || self.is_setup(past)?)

@@ -225,19 +225,20 @@ impl RunRecord {
     /// SF-49, ST-16: what was measured, and what the agent reports beside it.
     fn all_metrics(&self, reported: &Value, is_dre: bool) -> Value {
         let mut entries: Vec<(Value, Value)> = Vec::new();
+        if let Value::Map(given) = reported {
+            for (key, value) in given {
+                let name = key.to_str();
+                let name = match MEASURED.contains(&name.as_str()) && !is_dre {
+                    true => format!("reported.{name}"),
+                    false => name,
+                };
+                entries.push((Value::Text(name), value.clone())); // no name comes twice
+            }
+        }
         let mut put = |name: &str, value: Value| {
             entries.retain(|(key, _)| key.as_text() != Some(name));
             entries.push((Value::text(name), value));
         };
-        if let Value::Map(given) = reported {
-            for (key, value) in given {
-                let name = key.to_str();
-                match MEASURED.contains(&name.as_str()) && !is_dre {
-                    true => put(&format!("reported.{name}"), value.clone()),
-                    false => put(&name, value.clone()),
-                }
-            }
-        }
         let of_type = |kinds: &[&str]| {
             let events = self.events.iter().filter(|event| {
                 let kind = event.get("event_type").and_then(Value::as_text);

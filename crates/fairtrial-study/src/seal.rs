@@ -19,6 +19,8 @@ use crate::tables::{Export, ExportError, ExportOptions};
 use crate::value::Value;
 
 const OWN_HASH: &str = "sha256";
+/// Derived, and not to be derived again: it says when it was.
+const MANIFEST: &str = "manifest.json";
 /// The file's name.
 pub(crate) const FILE_NAME: &str = "fairtrial.json";
 
@@ -65,6 +67,17 @@ fn own_hash(entries: &[(Value, Value)]) -> String {
     let others = entries.iter();
     let others = others.filter(|(key, _)| key.as_text() != Some(OWN_HASH));
     sha256_hex(canonical_json(&Value::Map(others.cloned().collect())).as_bytes())
+}
+
+/// Whether a directory was sealed after the last invocation that its journal knows of.
+pub(crate) fn is_of(reader: &Reader, directory: &Path) -> Result<bool, JournalError> {
+    let text = std::fs::read_to_string(directory.join(FILE_NAME)).unwrap_or_default();
+    let sealed = parse_value(FILE_NAME, &text).unwrap_or(Value::Null);
+    let invocations = reader.invocations()?;
+    Ok(match sealed.get("invocations") {
+        Some(Value::List(sealed)) => sealed.len() == invocations.len(),
+        _ => false,
+    })
 }
 
 /// How a sealed directory was named when it was last run: its tables say so. As it is named now where nobody knows.
@@ -155,7 +168,9 @@ fn invocation(row: &InvocationRow) -> Value {
 /// The SHA-256 of every derived file of some formats.
 fn hashes(directory: &Path, formats: &BTreeSet<Format>) -> io::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
-    for name in formats.iter().flat_map(|format| format.derived_files()) {
+    let derived = formats.iter().flat_map(|format| format.derived_files());
+    let manifest = formats.contains(&Format::Csv).then_some(&MANIFEST);
+    for name in derived.chain(manifest) {
         if let Some(hash) = file_sha256(&directory.join(name))? {
             found.insert((*name).to_owned(), hash);
         }
@@ -245,7 +260,8 @@ pub fn verify(
         source,
     })?;
     let recorded = sealed.get("files").cloned().unwrap_or(Value::Null);
-    for name in all.iter().flat_map(|format| format.derived_files()) {
+    let derived = all.iter().flat_map(|format| format.derived_files());
+    for name in derived.chain([&MANIFEST]) {
         let then = recorded.get(name).and_then(Value::as_text);
         match (then, here.get(*name).map(String::as_str)) {
             (then, now) if then == now => {}
@@ -260,14 +276,18 @@ pub fn verify(
         is_there && is_remade(*format, text("version"))
     });
     let formats = formats.collect();
-    rederive(
+    let again = rederive(
         plan,
         reader,
         directory,
         scratch,
         (input, formats),
         &mut found,
-    )?;
+    );
+    match again {
+        Err(ExportError::Journal(error)) => found.push(format!("journal.sqlite: {error}")),
+        other => other?,
+    }
     Ok(found)
 }
 

@@ -1,7 +1,6 @@
 //! `fairtrial verify` and `fairtrial bundle`: a study's directory as evidence.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use fairtrial_study::Plan;
 use fairtrial_study::journal::{JournalError, Reader};
@@ -39,9 +38,15 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<ExitCode, Failure> {
 pub(crate) fn bundle(args: &BundleArgs) -> Result<ExitCode, Failure> {
     let reader = Reader::open(&args.directory).map_err(refused)?;
     let target = args.out.clone().unwrap_or_else(|| {
-        let mut name = args.directory.clone().into_os_string();
+        // `DIR/` and `.` are directories, too.
+        let directory = std::path::absolute(&args.directory);
+        let directory = directory.unwrap_or_else(|_| args.directory.clone());
+        let mut name = directory.file_name().unwrap_or_default().to_owned();
         name.push(".tar.gz");
-        PathBuf::from(name)
+        match args.directory.file_name() {
+            Some(_) => args.directory.with_file_name(name),
+            None => directory.with_file_name(name),
+        }
     });
     let scratch = scratch()?;
     fairtrial_study::bundle(&args.directory, &reader, &target, scratch.path()).map_err(

@@ -1,6 +1,7 @@
 //! Studies as a user runs them: `fairtrial run`, `resume`, `retry`, `status`, `export`.
 
 mod archive;
+mod attacked;
 mod columns;
 mod dre;
 mod formats;

@@ -1,0 +1,168 @@
+//! What a hostile tester found, and must not find again.
+
+use fairtrial_tests::{Shell, wait_until};
+use rustix::process::Signal;
+
+use super::{ask, ends, files, python, run, table};
+
+/// ST-49, ST-61: an interruption in the middle of a retry takes nothing away from the run.
+#[tokio::test]
+async fn a_retry_that_was_interrupted_is_gone_on_with() {
+    let shell = Shell::new();
+    let place = shell.path().display();
+    shell.write(
+        "agent.py",
+        &format!(
+            "import os, pathlib, time\ndef go(run):\n    place = pathlib.Path('{place}')\n    if run['attempt'] == 1: raise \
+             ValueError('flaky')\n    if not (place / 'again').exists():\n        (place / 'waits').touch()\n        \
+             time.sleep(60)\n    return {{'output': {{'attempt': run['attempt']}}}}\n"
+        ),
+    );
+    shell.write(
+        "study.yaml",
+        "study_id: r\ntitle: R\nagents: {a: {python: 'agent.py:go', sandbox: none, retries: 1}}\n",
+    );
+    let running = shell
+        .fairtrial(["run", "study.yaml", "--out", "out"])
+        .start();
+    wait_until("the second attempt began", || {
+        shell.path().join("waits").exists()
+    })
+    .await;
+    running.signal(Signal::INT);
+    ends(&running.end(), 130);
+    shell.write("again", "");
+    ends(&run(&shell, &["resume", "out"]), 0);
+    let statuses = ask(&shell, "out", "SELECT status FROM finishes ORDER BY id");
+    assert_eq!(statuses, ["failed", "cancelled", "success"]);
+    assert_eq!(table(&shell, "out/runs.csv")[0]["attempts"], "2");
+}
+
+/// ST-65: a directory's name is no pattern.
+#[test]
+fn files_belong_to_the_program_whatever_the_directory_is_called() {
+    let shell = Shell::new();
+    shell.write("exp[1]/data.txt", "1");
+    shell.write("exp[1]/agent.py", "def go(run): return {'output': {}}\n");
+    shell.write(
+        "exp[1]/study.yaml",
+        "study_id: g\ntitle: G\nagents: {a: {python: 'agent.py:go', files: [data.txt]}}\n",
+    );
+    ends(
+        &run(&shell, &["run", "exp[1]/study.yaml", "--out", "out"]),
+        0,
+    );
+    shell.write("exp[1]/data.txt", "2");
+    let refused = run(&shell, &["resume", "out"]);
+    ends(&refused, 2);
+    assert!(
+        refused.stderr.contains("agent changed"),
+        "{}",
+        refused.stderr
+    );
+}
+
+/// ST-7: in no form, from no part of a result.
+#[test]
+fn a_secret_is_masked_in_warnings_and_in_json() {
+    let secret = "s\u{e9}cr\u{e9}t\"key99";
+    let shell = Shell::new();
+    shell.write(
+        "agent.py",
+        "import json, os\ndef go(run):\n    key = os.environ['KEY']\n    if run['replicate'] == 1: raise ValueError('key ' + \
+         key)\n    print(json.dumps(key), json.dumps(key, ensure_ascii=False))\n    return {'output': {key: key}, 'events': \
+         [{'event_type': 'x', 'level': key}], 'metrics': {'cost_usd': key}}\n",
+    );
+    shell.write(
+        "study.yaml",
+        "study_id: k\ntitle: K\nrun_budget: {replicates: 2}\nagents: {a: {python: 'agent.py:go', pass_env: [KEY]}}\n",
+    );
+    let done = shell
+        .fairtrial(["run", "study.yaml", "--out", "out", "--sqlite"])
+        .env("KEY", secret)
+        .run();
+    ends(&done, 3);
+    ends(&run(&shell, &["report", "out"]), 0);
+    for (name, bytes) in files(&shell, "out") {
+        let text = String::from_utf8_lossy(&bytes);
+        for form in [
+            secret,
+            "s\u{e9}cr\u{e9}t\\\"key99",
+            "s\\u00e9cr\\u00e9t",
+            "key99",
+        ] {
+            assert!(!text.contains(form), "{name} holds {form}");
+        }
+    }
+}
+
+/// ST-64, ST-63, ST-80: what is there is not overwritten, taken over, or written into.
+#[test]
+fn tables_without_a_journal_are_not_overwritten() {
+    let shell = Shell::new();
+    shell.write("agent.py", "def go(run): return {'output': {}}\n");
+    shell.write(
+        "study.yaml",
+        "study_id: t\ntitle: T\nagents: {a: 'agent.py:go'}\n",
+    );
+    ends(&run(&shell, &["run", "study.yaml", "--out", "out"]), 0);
+    ends(&run(&shell, &["bundle", "out/"]), 0);
+    assert!(shell.path().join("out.tar.gz").exists());
+    let manifest = shell.read("out/manifest.json");
+    shell.write(
+        "out/manifest.json",
+        &manifest.replace("\"success\": 1", "\"success\": 7"),
+    );
+    let found = run(&shell, &["verify", "out"]);
+    ends(&found, 3);
+    assert_eq!(
+        found.stdout,
+        "manifest.json: changed since it was written\n"
+    );
+    shell.write("out/manifest.json", &manifest);
+    // Killed when all was run and before that was written down.
+    std::fs::remove_file(shell.path().join("out/fairtrial.json")).expect("it is there");
+    std::fs::remove_file(shell.path().join("out/runs.csv")).expect("it is there");
+    ends(&run(&shell, &["resume", "out"]), 0);
+    assert_eq!(table(&shell, "out/runs.csv").len(), 1);
+    ends(&run(&shell, &["verify", "out"]), 0);
+    std::fs::remove_file(shell.path().join("out/journal.sqlite")).expect("it is there");
+    let before = files(&shell, "out");
+    ends(&run(&shell, &["run", "study.yaml", "--out", "out"]), 2);
+    assert_eq!(files(&shell, "out"), before);
+}
+
+/// ST-84: a checkpoint of another seed, or of other types, is not this run's.
+#[test]
+fn a_checkpoint_that_does_not_fit_is_named_and_its_run_executed() {
+    let shell = Shell::new();
+    shell.write(
+        "agent.py",
+        "def go(run): return {'output': {'seed': run['seed']}}\n",
+    );
+    let study = "study_id: i\ntitle: I\nfactors: {f: [1, 2]}\nagents: {a: 'agent.py:go'}\n";
+    shell.write("study.yaml", study);
+    ends(&run(&shell, &["run", "study.yaml", "--out", "out"]), 0);
+    ends(
+        &run(&shell, &["export", "out", "--format", "dre", "--to", "dre"]),
+        0,
+    );
+    python(
+        &shell,
+        "import glob, json\n\
+         first, second = sorted(glob.glob('dre/artifacts/checkpoints/run-*.json'))\n\
+         for path, change in ((first, {'outputs': 'abc'}), (second, {'run_spec': {'seed': 5}})):\n    \
+         data = {**json.load(open(path)), **change}\n    json.dump(data, open(path, 'w'))\n",
+    );
+    for name in ["runs.csv", "manifest.json"] {
+        std::fs::remove_file(shell.path().join("dre").join(name)).expect("it is there");
+    }
+    let done = run(&shell, &["run", "study.yaml", "--resume", "--out", "dre"]);
+    ends(&done, 0);
+    assert!(
+        done.stderr.contains("is no checkpoint") && done.stderr.contains("of another seed"),
+        "{}",
+        done.stderr
+    );
+    assert!(done.stdout.contains("2 run now"), "{}", done.stdout);
+}
