@@ -136,6 +136,10 @@ impl Reader {
             database.busy_timeout(Duration::from_secs(10))?;
             database.pragma_update(None, "query_only", true)
         })?;
+        let reader = match reader.ask(schema::format) {
+            Err(_) => reader.unchanging()?, // perhaps only for want of a place to write in
+            Ok(_) => reader,
+        };
         match reader.ask(schema::format)? {
             Some(found) if found > schema::FORMAT => {
                 let path = reader.path;
@@ -144,6 +148,24 @@ impl Reader {
             Some(_) => Ok(reader),
             None => Err(JournalError::Missing(directory.to_owned())),
         }
+    }
+
+    /// Of a directory that cannot be written: without the index that readers share with a writer. There is none.
+    fn unchanging(self) -> Result<Self, JournalError> {
+        let log = self.directory.join(format!("{FILE_NAME}-wal"));
+        if std::fs::metadata(log).is_ok_and(|log| log.len() > 0) {
+            return Ok(self); // part of it is there, and only a writer can put it together
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut path = self.path.display().to_string();
+        for (odd, escaped) in [("%", "%25"), ("?", "%3f"), ("#", "%23")] {
+            path = path.replace(odd, escaped);
+        }
+        let database = Connection::open_with_flags(format!("file:{path}?immutable=1"), flags)
+            .map_err(JournalError::database(&self.path))?;
+        Ok(Self { database, ..self })
     }
 
     /// From the next question on it sees what was committed then, whatever is added meanwhile; and answers sooner.

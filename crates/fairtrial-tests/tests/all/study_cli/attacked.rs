@@ -132,6 +132,29 @@ fn tables_without_a_journal_are_not_overwritten() {
     assert_eq!(files(&shell, "out"), before);
 }
 
+/// ST-63: who only reads needs to write nothing, and may be somebody else.
+#[test]
+fn a_directory_that_cannot_be_written_is_read() {
+    let shell = Shell::new();
+    shell.write("agent.py", "def go(run): return {'output': {}}\n");
+    shell.write(
+        "study.yaml",
+        "study_id: o\ntitle: O\nagents: {a: 'agent.py:go'}\n",
+    );
+    ends(&run(&shell, &["run", "study.yaml", "--out", "out"]), 0);
+    // Read-only also for root: a mount of its own, in a namespace of its own.
+    let binary = fairtrial_tests::binary();
+    let script = format!(
+        "import subprocess, sys\n\
+         line = 'mount --bind out out && mount -o remount,ro,bind out && {0} status out && {0} verify out'\n\
+         done = subprocess.run(['unshare', '-rm', 'sh', '-c', line], capture_output=True, text=True)\n\
+         if 'mount:' in done.stderr or 'unshare:' in done.stderr: sys.exit(0)  # not allowed here\n\
+         assert done.returncode == 0 and 'all as it was left' in done.stdout, done\n",
+        binary.display()
+    );
+    python(&shell, &script);
+}
+
 /// ST-84: a checkpoint of another seed, or of other types, is not this run's.
 #[test]
 fn a_checkpoint_that_does_not_fit_is_named_and_its_run_executed() {
