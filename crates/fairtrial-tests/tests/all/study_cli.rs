@@ -7,6 +7,7 @@ mod formats;
 mod resuming;
 mod rules;
 mod running;
+mod shown;
 mod stopping;
 mod tables;
 
