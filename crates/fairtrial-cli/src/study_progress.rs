@@ -12,6 +12,10 @@ use crate::terminal::Shown;
 /// Between two lines where there is no terminal.
 const QUIET: Duration = Duration::from_secs(30);
 
+/// Before the first end there is nothing to tell, and nothing to estimate by.
+const BEGUN: &str = "{spinner} [{elapsed}] {bar:30} {pos}/{len} {msg}";
+const ESTIMATED: &str = "{spinner} [{elapsed}] {bar:30} {pos}/{len} {msg}, {eta} left";
+
 /// Shows how far a study is.
 pub(crate) struct StudyProgress {
     bar: ProgressBar,
@@ -19,6 +23,8 @@ pub(crate) struct StudyProgress {
     next_line: Option<Instant>,
     begun: Instant,
     total: u64,
+    /// Whether a run ended, so that it can be said when the last one will.
+    estimates: bool,
 }
 
 impl StudyProgress {
@@ -34,6 +40,7 @@ impl StudyProgress {
             next_line: (!quiet && !watched).then(|| begun + QUIET),
             begun,
             total,
+            estimates: false,
         }
     }
 
@@ -57,6 +64,12 @@ impl StudyProgress {
             // Nobody is left to tell if standard error itself is gone.
             writeln!(Shown::on(io::stderr()), "{line}").unwrap_or_default();
         }
+        // Of what was taken from the record, nothing follows for what is left.
+        if !self.estimates && tally.all_ended() > 0 {
+            self.estimates = true;
+            self.bar.set_style(style(ESTIMATED));
+            self.bar.reset_eta();
+        }
         self.bar.set_position(done);
         self.bar.set_message(said);
     }
@@ -71,8 +84,11 @@ impl Drop for StudyProgress {
 fn visible(total: u64) -> ProgressBar {
     let bar = ProgressBar::new(total);
     bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
-    let template = "{spinner} [{elapsed}] {bar:30} {pos}/{len} {msg}, {eta} left";
-    bar.set_style(ProgressStyle::with_template(template).expect("a template of ours"));
+    bar.set_style(style(BEGUN));
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("a template of ours")
 }

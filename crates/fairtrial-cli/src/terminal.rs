@@ -10,6 +10,12 @@ pub(crate) struct Shown<W: Write> {
     partial: Vec<u8>,
 }
 
+/// `1 run`, `2 runs`.
+pub(crate) fn counted(number: u64, what: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{ending}")
+}
+
 impl<W: Write + IsTerminal> Shown<W> {
     /// Escapes if `out` is a terminal.
     pub(crate) fn on(out: W) -> Self {

@@ -82,7 +82,7 @@ pub use report::Report;
 pub use run_record::RunRecord;
 pub use runner::{End, Site, Stop, Tally, run};
 pub use seal::{named_output_dir, note_files, verify};
-pub use standing::Standing;
+pub use standing::{Failure, Standing};
 pub use study::{
     Bindings, Block, Constraint, Factor, FailurePolicy, FailureTrigger, Level, OrderPolicy,
     OrderSpec, RunBudget, Sample, SeedPolicy, Study,

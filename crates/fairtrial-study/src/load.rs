@@ -8,7 +8,7 @@ use crate::design::{Design, check_rules};
 use crate::fault::{Fault, Findings, Invalid, Place, fault, short, suggestion};
 use crate::files::read_file;
 use crate::node::{self, Content, Entry, Node};
-use crate::read::{Reader, Record, bindings, checks, design, factors, policies};
+use crate::read::{Reader, Record, TOP, bindings, checks, design, factors, policies};
 use crate::schema::STUDY;
 use crate::study::{Bindings, Study};
 use crate::value::Value;
@@ -94,7 +94,7 @@ fn not_text(file: &Arc<str>, before: &str) -> Invalid {
 /// The study, and whether what its design is made of has no faults.
 fn read(reader: &mut Reader, root: &Node, file: Arc<str>, directory: PathBuf) -> (Study, bool) {
     reader.repeated_keys(root);
-    let top = reader.record(root, "the study", STUDY);
+    let top = reader.record(root, TOP, STUDY);
     schema_version(reader, &top);
     let before = reader.findings.faults.len();
     let (factors, factors_value) = factors::factors(reader, top.node("factors"));
@@ -123,6 +123,7 @@ fn read(reader: &mut Reader, root: &Node, file: Arc<str>, directory: PathBuf) ->
         problems.len(),
         sample,
     );
+    checks::study_id(reader, &top);
     let study_id = top.text("study_id");
     let output_dir = match top.maybe_text("output_dir") {
         Some(given) if !given.is_empty() => given,

@@ -16,8 +16,11 @@ use num_bigint::BigInt;
 use crate::compat::Compat;
 use crate::fault::{Findings, Place, short, suggestion};
 use crate::node::{Content, Entry, Node};
-use crate::schema::{Field, Kind};
+use crate::schema::{BINDING, DESIGN, DESIGN_OPTIONS, Field, Kind, RUN_BUDGET, SEED_POLICY};
 use crate::value::Value;
+
+/// What the mapping of a whole file is called.
+pub(crate) const TOP: &str = "the study";
 
 /// Reads nodes in one mode and collects what it finds.
 pub(crate) struct Reader {
@@ -201,7 +204,10 @@ impl Reader {
     fn unknown_key(&mut self, key: &Node, what: &str, fields: &'static [Field], unknown: Unknown) {
         let text = short(&key.to_value().to_str());
         let message = format!("unknown key `{text}` in {what}");
-        let hint = suggestion(&text, fields.iter().map(|field| field.key));
+        let hint = match home_of(&text) {
+            Some(home) if what == TOP => format!("it belongs in `{home}`"),
+            _ => suggestion(&text, fields.iter().map(|field| field.key)),
+        };
         match unknown {
             Unknown::Fault => self.fault(&key.place, "unknown_key", message, hint),
             Unknown::Dubious => self.dubious(&key.place, "unknown_key", message, hint),
@@ -238,6 +244,24 @@ impl Reader {
             }
         }
     }
+}
+
+/// The mapping of a study that has this key.
+fn home_of(key: &str) -> Option<&'static str> {
+    let homes: [(&str, &[Field]); 7] = [
+        ("run_budget", RUN_BUDGET),
+        ("seed_policy", SEED_POLICY),
+        ("design_spec", DESIGN),
+        ("design_spec.options", DESIGN_OPTIONS),
+        ("order", policies::ORDER),
+        ("on_failure", policies::ON_FAILURE),
+        ("defaults", &BINDING[4..]), // but the four that say what is run
+    ];
+    let has = |fields: &[Field]| fields.iter().any(|field| field.key == key);
+    homes
+        .into_iter()
+        .find(|(_, fields)| has(fields))
+        .map(|(home, _)| home)
 }
 
 /// What becomes of a key that no table has.

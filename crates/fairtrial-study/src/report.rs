@@ -21,6 +21,9 @@ mod tested;
 mod tests;
 mod timeline;
 
+pub(crate) use outcome::{AGGREGATIONS, is_aggregation};
+pub(crate) use registered::TESTS;
+
 use std::path::Path;
 
 use crate::files::write_whole;

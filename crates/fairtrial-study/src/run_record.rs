@@ -282,6 +282,28 @@ impl RunRecord {
         Value::Map(entries)
     }
 
+    /// Why its evaluation failed; none if there was none, or it went well.
+    pub(crate) fn evaluation_error(&self) -> Option<String> {
+        if matches!(self.evaluation_status.as_str(), "none" | "ok") {
+            return None;
+        }
+        let (kind, message) = error_parts(&self.evaluation_outcome);
+        Some(error_text(&kind, &message, &self.evaluation_status))
+    }
+
+    /// What ended it: the engine's verdict, or, where that is `ok` and the run failed for all that, its error or stage.
+    pub(crate) fn cause(&self) -> String {
+        match self.finish.verdict.as_deref() {
+            Some(verdict) if verdict != "ok" || self.status == Status::Success => {
+                verdict.to_owned()
+            }
+            _ => match error_parts(&self.outcome) {
+                (kind, _) if !kind.is_empty() => kind,
+                _ => self.finish.stage.clone(),
+            },
+        }
+    }
+
     /// A metric.
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<&Value> {
@@ -406,6 +428,15 @@ fn error_info(outcome: &Value, status: Status, compat: Compat) -> Option<String>
     if status == Status::Success {
         return None;
     }
+    let (kind, message) = error_parts(outcome);
+    Some(match (kind.is_empty(), message.is_empty()) {
+        (false, true) if compat == Compat::Dre => format!("{kind}: "),
+        _ => error_text(&kind, &message, status.name()),
+    })
+}
+
+/// Type and message of the error that is kept of an attempt or an evaluation; empty where there is none.
+pub(crate) fn error_parts(outcome: &Value) -> (String, String) {
     let error = outcome.get("error");
     let part = |name: &str| {
         let text = error
@@ -413,11 +444,15 @@ fn error_info(outcome: &Value, status: Status, compat: Compat) -> Option<String>
             .and_then(Value::as_text);
         text.unwrap_or_default().to_owned()
     };
-    let (kind, message) = (part("type"), part("message"));
-    Some(match (kind.is_empty(), message.is_empty()) {
-        (true, true) => status.to_string(),
-        (true, false) => message,
-        (false, true) if compat == Compat::Native => kind,
-        (false, _) => format!("{kind}: {message}"),
-    })
+    (part("type"), part("message"))
+}
+
+/// `"<Type>: <message>"`, or what there is of it.
+fn error_text(kind: &str, message: &str, otherwise: &str) -> String {
+    match (kind.is_empty(), message.is_empty()) {
+        (true, true) => otherwise.to_owned(),
+        (true, false) => message.to_owned(),
+        (false, true) => kind.to_owned(),
+        (false, false) => format!("{kind}: {message}"),
+    }
 }

@@ -1,98 +1,223 @@
 //! How a study stands: a fold over its journal for people (ST-79).
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::execute::count;
-use crate::journal::{JournalError, Reader, StartId, Status};
+use crate::journal::{JournalError, Past, Reader, StartId, Status};
 use crate::json_text::parse_value;
-use crate::plan::Plan;
+use crate::plan::{Plan, RunSpec};
+use crate::run_record::error_parts;
 use crate::value::Value;
 
 /// How a study stands.
 #[derive(Debug, Default)]
 pub struct Standing {
-    /// Of the plan's runs that began, how they ended.
+    /// Of the plan's runs that began, how they ended; [`Standing::RUNNING`] are those that have not yet.
     pub counts: BTreeMap<&'static str, u64>,
     /// The same by condition.
     pub conditions: BTreeMap<String, BTreeMap<&'static str, u64>>,
     /// Evaluations that did not go well.
     pub evaluations_failed: u64,
-    /// Successes after a retry.
+    /// Successes after an attempt that failed.
     pub retried: u64,
     /// Recorded runs that are no longer planned.
     pub orphans: u64,
     /// All attempts.
     pub starts: u64,
-    /// Attempts of which no end is recorded.
+    /// Attempts of which no end is recorded, and of which none will be.
     pub lost: u64,
     /// Who runs it now.
     pub writer: Option<String>,
     /// Of the last invocation.
     pub rate: Option<f64>,
-    /// The last failures: run, status, error.
-    pub failures: Vec<(String, Status, String)>,
+    /// Runs that failed.
+    pub failed: u64,
+    /// The last of them.
+    pub failures: Vec<Failure>,
+    /// The last evaluations that did not go well.
+    pub evaluation_failures: Vec<Failure>,
+}
+
+/// A run or an evaluation that failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// The run.
+    pub run_id: String,
+    /// Its agent; none when standalone.
+    pub agent_id: Option<String>,
+    /// Its problem; none when standalone.
+    pub problem_id: Option<String>,
+    /// How it, or its evaluation, ended.
+    pub status: String,
+    /// Where: as in tables, or `evaluation`.
+    pub stage: String,
+    /// The type of its error.
+    pub error_type: String,
+    /// The first line of what the error says.
+    pub message: String,
 }
 
 impl Standing {
+    /// Under which runs are counted that are under way.
+    pub const RUNNING: &'static str = "running";
+
     /// Reads it, with the last `most` failures.
     pub fn read(plan: &Plan<'_>, reader: &Reader, most: usize) -> Result<Self, JournalError> {
+        // Asked first: of a writer that leaves after this, the record has all ends.
+        let writer = reader.writer().map(|holder| holder.to_string());
+        let under_way = UnderWay::of(reader, writer.is_some())?;
         let history = reader.history()?;
-        let (counts, evaluations_failed, known) = count(plan, reader, &history)?;
+        let unwell = reader.failed_evaluations()?;
         let mut standing = Self {
-            counts,
-            evaluations_failed,
-            orphans: history.len() as u64 - known,
             starts: history.starts,
-            lost: history.lost,
-            writer: reader.writer().map(|holder| holder.to_string()),
+            writer,
             rate: reader.rate()?,
             ..Self::default()
         };
-        let mut failed: Vec<(StartId, String, Status)> = Vec::new();
+        let (mut failed, mut unevaluated) = (Last::new(most), Last::new(most));
+        let mut known = 0;
         for run in plan.runs() {
             let Some(past) = history.find(run.run_id.number()) else {
                 continue;
             };
-            let status = past.shown().map_or(past.last, |(_, status)| status);
+            known += 1;
+            let name = match under_way.holds(reader, past)? {
+                true => Self::RUNNING,
+                false => past.shown().map_or(past.last, |(_, status)| status).name(),
+            };
+            *standing.counts.entry(name).or_default() += 1;
             let condition = run.condition.id().to_string();
             let of_condition = standing.conditions.entry(condition).or_default();
-            *of_condition.entry(status.name()).or_default() += 1;
+            *of_condition.entry(name).or_default() += 1;
+            standing.retried += u64::from(past.is_retried_success());
             match past.shown() {
-                Some((_, Status::Success)) => {
-                    standing.retried += u64::from(past.attempts > 1);
+                Some((start, Status::Success)) if unwell.contains(&start) => {
+                    unevaluated.add(start, run);
                 }
-                Some((start, status)) => {
-                    failed.push((start, run.run_id.to_string(), status));
-                    if failed.len() > 2 * most {
-                        failed.sort_unstable_by_key(|(start, _, _)| std::cmp::Reverse(*start));
-                        failed.truncate(most);
-                    }
-                }
-                None => {}
+                Some((start, status)) if status.is_failure() => failed.add(start, run),
+                _ => {}
             }
         }
-        failed.sort_unstable_by_key(|(start, _, _)| std::cmp::Reverse(*start));
-        for (start, run_id, status) in failed.into_iter().take(most) {
-            let error = reader
-                .finish(start)?
-                .map(|finish| error_of(&finish.outcome));
-            standing
-                .failures
-                .push((run_id, status, error.unwrap_or_default()));
+        let running = standing.counts.get(Self::RUNNING).copied();
+        standing.lost = history.lost.saturating_sub(running.unwrap_or(0));
+        standing.orphans = history.len() as u64 - known;
+        (standing.failed, standing.evaluations_failed) = (failed.seen, unevaluated.seen);
+        for (start, run) in failed.finish() {
+            standing.failures.extend(failure(reader, start, &run)?);
+        }
+        for (start, run) in unevaluated.finish() {
+            let found = evaluation_failure(reader, start, &run)?;
+            standing.evaluation_failures.extend(found);
         }
         Ok(standing)
     }
 }
 
-/// The first line of what went wrong.
-fn error_of(outcome: &str) -> String {
-    let outcome = parse_value("outcome", outcome).unwrap_or(Value::Null);
-    let part = |name: &str| {
-        let error = outcome.get("error")?;
-        error.get(name)?.as_text().map(str::to_owned)
-    };
-    let kind = part("type").unwrap_or_default();
-    let message = part("message").unwrap_or_default();
-    let line = message.lines().next().unwrap_or_default();
-    format!("{kind}: {line}")
+/// The invocation whose starts without an end are not lost: the last one, while its writer lives.
+struct UnderWay(Option<i64>);
+
+impl UnderWay {
+    fn of(reader: &Reader, is_written: bool) -> Result<Self, JournalError> {
+        if !is_written {
+            return Ok(Self(None));
+        }
+        let last = reader.invocations()?.pop();
+        let current = last.filter(|last| last.end.is_none());
+        Ok(Self(current.map(|current| current.id)))
+    }
+
+    /// Whether a run's last start is one of these. Starts without an end are few: no more than were ever under way.
+    fn holds(&self, reader: &Reader, past: &Past) -> Result<bool, JournalError> {
+        if self.0.is_none() || past.last != Status::Lost {
+            return Ok(false);
+        }
+        let start = past.last_start();
+        let invocation = reader.start(start)?.map(|row| row.invocation);
+        Ok(invocation == self.0 && reader.finish(start)?.is_none())
+    }
+}
+
+/// The last of many, by their starts.
+struct Last<'p> {
+    most: usize,
+    seen: u64,
+    kept: Vec<(StartId, RunSpec<'p>)>,
+}
+
+impl<'p> Last<'p> {
+    fn new(most: usize) -> Self {
+        Self {
+            most,
+            seen: 0,
+            kept: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, start: StartId, run: RunSpec<'p>) {
+        self.seen += 1;
+        self.kept.push((start, run));
+        if self.kept.len() > 2 * self.most {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        self.kept.sort_unstable_by_key(|(start, _)| Reverse(*start));
+        self.kept.truncate(self.most);
+    }
+
+    fn finish(mut self) -> Vec<(StartId, RunSpec<'p>)> {
+        self.cut();
+        self.kept
+    }
+}
+
+fn failure(
+    reader: &Reader,
+    start: StartId,
+    run: &RunSpec<'_>,
+) -> Result<Option<Failure>, JournalError> {
+    let finish = reader.finish(start)?;
+    Ok(finish.map(|finish| {
+        let status = finish.status.name();
+        Failure::new(run, status, &finish.stage, &finish.outcome)
+    }))
+}
+
+fn evaluation_failure(
+    reader: &Reader,
+    start: StartId,
+    run: &RunSpec<'_>,
+) -> Result<Option<Failure>, JournalError> {
+    let evaluation = reader.evaluation(start)?;
+    Ok(evaluation.map(|row| Failure::new(run, &row.status, "evaluation", &row.outcome)))
+}
+
+impl Failure {
+    fn new(run: &RunSpec<'_>, status: &str, stage: &str, outcome: &str) -> Self {
+        let outcome = parse_value("outcome", outcome).unwrap_or(Value::Null);
+        let (error_type, message) = error_parts(&outcome);
+        Self {
+            run_id: run.run_id.to_string(),
+            agent_id: named(run.agent_id()),
+            problem_id: named(run.problem_id()),
+            status: status.to_owned(),
+            stage: stage.to_owned(),
+            error_type,
+            message: message.lines().next().unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// `"<Type>: <message>"`, or what there is of it.
+    #[must_use]
+    pub fn error(&self) -> String {
+        let parts = [&*self.error_type, &*self.message];
+        let said: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        said.join(": ")
+    }
+}
+
+/// An agent's or a problem's id, where there is one.
+pub(crate) fn named(id: &Value) -> Option<String> {
+    (*id != Value::Null).then(|| id.to_str())
 }

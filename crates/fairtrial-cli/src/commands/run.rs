@@ -19,7 +19,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::{Failure, reason};
 use crate::interrupt::Interrupt;
 use crate::study_progress::StudyProgress;
-use crate::terminal::Shown;
+use crate::terminal::{Shown, counted};
 
 /// Runs the study that `args` name.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
@@ -228,7 +228,11 @@ fn perform(
     for warning in &summary.warnings {
         writeln!(Shown::on(io::stderr()), "{warning}").unwrap_or_default(); // nobody is there to be told
     }
-    show(&plan, directory, &summary);
+    let done = match request.wishes.rescore {
+        Some(_) => "evaluated",
+        None => "run now",
+    };
+    show(&plan, directory, &summary, done);
     Ok(exit_code(&summary, plan.len(), how))
 }
 
@@ -262,17 +266,20 @@ fn exit_code(summary: &Summary, planned: u64, how: &HowArgs) -> ExitCode {
     }
 }
 
-/// The closing summary, all that goes to standard output.
-fn show(plan: &Plan<'_>, directory: &Path, summary: &Summary) {
+/// The closing summary, all that goes to standard output. `done`: what was done with runs that ended.
+fn show(plan: &Plan<'_>, directory: &Path, summary: &Summary, done: &str) {
     let ran = summary.tally.all_ended();
     let what = match (&summary.end, ran) {
         (None, _) => "nothing to do".to_owned(),
         (Some(End::Finished), ran) => format!(
-            "{ran} run now, {} taken from the record",
+            "{ran} {done}, {} taken from the record",
             summary.tally.reused
         ),
-        (Some(End::Stopped), ran) => format!("stopped after {ran} by the policy on failures"),
-        (Some(End::Interrupted), ran) => format!("interrupted after {ran}"),
+        (Some(End::Stopped), ran) => {
+            let ran = counted(ran, "run");
+            format!("stopped after {ran} by the policy on failures")
+        }
+        (Some(End::Interrupted), ran) => format!("interrupted after {}", counted(ran, "run")),
     };
     let mut lines = vec![format!("study {}: {what}", plan.study.study_id)];
     let ended = Status::ALL.into_iter().filter_map(|status| {
@@ -285,16 +292,28 @@ fn show(plan: &Plan<'_>, directory: &Path, summary: &Summary) {
         counts.push(format!("{} to run", plan.len() - begun));
     }
     if summary.evaluations_failed > 0 {
-        counts.push(format!(
-            "{} evaluations not well",
-            summary.evaluations_failed
-        ));
+        counts.push(counted(summary.evaluations_failed, "evaluation") + " not well");
     }
-    lines.push(format!("{} runs: {}", plan.len(), counts.join(", ")));
+    let runs = counted(plan.len(), "run");
+    lines.push(format!("{runs}: {}", counts.join(", ")));
     lines.push(format!("in {}", directory.display()));
+    if matches!(summary.end, Some(End::Stopped | End::Interrupted)) {
+        let directory = for_shell(&directory.display().to_string());
+        lines.push(format!("go on with: fairtrial resume {directory}"));
+    }
     let mut out = Shown::on(io::stdout());
     for line in lines {
         writeln!(out, "{line}").unwrap_or_default(); // whoever read it is gone
+    }
+}
+
+/// A word that a shell takes as it is.
+fn for_shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
+    match !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false if word.starts_with('-') => for_shell(&format!("./{word}")),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 

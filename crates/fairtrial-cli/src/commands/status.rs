@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use fairtrial_study::journal::{JournalError, Reader, Status};
-use fairtrial_study::{Plan, Standing};
+use fairtrial_study::{Failure as Failed, Plan, Standing};
 use serde_json::json;
 
 use crate::args::StatusArgs;
@@ -11,7 +11,7 @@ use crate::commands::plan::invalid;
 use crate::commands::run::recorded_study;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::terminal::Shown;
+use crate::terminal::{Shown, counted};
 
 /// Failures that are shown.
 const SHOWN: usize = 5;
@@ -22,6 +22,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let plan = Plan::build(&study, None).map_err(invalid)?;
     let failed = |error: JournalError| Failure::Usage(error.to_string());
     let reader = Reader::open(&args.directory).map_err(failed)?;
+    reader.hold_still().map_err(failed)?;
     let standing = Standing::read(&plan, &reader, SHOWN).map_err(failed)?;
     let shown = match args.json {
         true => show_json(&plan, &standing),
@@ -41,11 +42,7 @@ fn show_json(plan: &Plan<'_>, standing: &Standing) -> io::Result<()> {
         .iter()
         .map(|(id, counts)| (id.clone(), json!(counts)))
         .collect();
-    let failures: Vec<_> = standing
-        .failures
-        .iter()
-        .map(|(run, status, error)| json!({"run_id": run, "status": status.name(), "error": error}))
-        .collect();
+    let listed = |failures: &[Failed]| failures.iter().map(failure_json).collect::<Vec<_>>();
     let object = json!({
         "study_id": plan.study.study_id,
         "planned": plan.len(),
@@ -53,40 +50,62 @@ fn show_json(plan: &Plan<'_>, standing: &Standing) -> io::Result<()> {
         "conditions": conditions,
         "evaluations_failed": standing.evaluations_failed,
         "starts": standing.starts,
+        "running": standing.counts.get(Standing::RUNNING).unwrap_or(&0),
         "lost": standing.lost,
         "orphans": standing.orphans,
         "retried_successes": standing.retried,
         "writer": standing.writer,
         "runs_per_second": standing.rate,
-        "last_failures": failures,
+        "last_failures": listed(&standing.failures),
+        "last_evaluation_failures": listed(&standing.evaluation_failures),
     });
     writeln!(Shown::on(io::stdout()), "{object}")
 }
 
+fn failure_json(failure: &Failed) -> serde_json::Value {
+    json!({
+        "run_id": failure.run_id,
+        "agent_id": failure.agent_id,
+        "problem_id": failure.problem_id,
+        "status": failure.status,
+        "stage": failure.stage,
+        "error_type": failure.error_type,
+        "message": failure.message,
+        "error": failure.error(),
+    })
+}
+
 fn show(plan: &Plan<'_>, standing: &Standing) -> io::Result<()> {
     let mut out = Shown::on(io::stdout());
-    writeln!(
-        out,
-        "study {}: {} runs planned",
-        plan.study.study_id,
-        plan.len()
-    )?;
+    let planned = counted(plan.len(), "run");
+    writeln!(out, "study {}: {planned} planned", plan.study.study_id)?;
     let begun: u64 = standing.counts.values().sum();
-    for status in Status::ALL {
-        if let Some(count) = standing.counts.get(status.name()) {
-            writeln!(out, "  {count} {status}")?;
+    let names = Status::ALL.map(Status::name);
+    for name in names.into_iter().chain([Standing::RUNNING]) {
+        if let Some(count) = standing.counts.get(name) {
+            writeln!(out, "  {count} {name}")?;
         }
     }
     if begun < plan.len() {
         writeln!(out, "  {} to run", plan.len() - begun)?;
     }
-    for (count, what) in [
-        (standing.evaluations_failed, "evaluations not well"),
-        (standing.retried, "successes after a retry"),
-        (standing.orphans, "recorded runs no longer planned"),
+    let retried = match standing.retried {
+        1 => "success after an attempt that failed",
+        _ => "successes after an attempt that failed",
+    };
+    for (count, said) in [
+        (
+            standing.evaluations_failed,
+            counted(standing.evaluations_failed, "evaluation") + " not well",
+        ),
+        (standing.retried, format!("{} {retried}", standing.retried)),
+        (
+            standing.orphans,
+            counted(standing.orphans, "recorded run") + " no longer planned",
+        ),
     ] {
         if count > 0 {
-            writeln!(out, "  {count} {what}")?;
+            writeln!(out, "  {said}")?;
         }
     }
     if let Some(writer) = &standing.writer {
@@ -95,8 +114,41 @@ fn show(plan: &Plan<'_>, standing: &Standing) -> io::Result<()> {
             .map_or(String::new(), |rate| format!(", {rate:.1} runs/s"));
         writeln!(out, "being run by {writer}{rate}")?;
     }
-    for (run, status, error) in &standing.failures {
-        writeln!(out, "{run} {status}: {error}")?;
+    show_failures(&mut out, &standing.failures, standing.failed, "")?;
+    let unevaluated = &standing.evaluation_failures;
+    show_failures(
+        &mut out,
+        unevaluated,
+        standing.evaluations_failed,
+        "evaluation ",
+    )
+}
+
+/// The last failures, of `all` that there are.
+fn show_failures(
+    out: &mut impl Write,
+    failures: &[Failed],
+    all: u64,
+    what: &str,
+) -> io::Result<()> {
+    for failure in failures {
+        let (run, status, error) = (&failure.run_id, &failure.status, failure.error());
+        let whose = [
+            ("agent", &failure.agent_id),
+            ("problem", &failure.problem_id),
+        ];
+        let whose = whose.into_iter().filter_map(|(what, id)| {
+            let id = id.as_ref()?;
+            Some(format!("{what} {id}"))
+        });
+        let whose = match whose.collect::<Vec<_>>().join(", ") {
+            whose if whose.is_empty() => whose,
+            whose => format!(" ({whose})"),
+        };
+        writeln!(out, "{run} {what}{status}{whose}: {error}")?;
     }
-    Ok(())
+    match all.saturating_sub(failures.len() as u64) {
+        0 => Ok(()),
+        more => writeln!(out, "… and {more} more"),
+    }
 }

@@ -408,16 +408,33 @@ impl Facts<'_> {
                 Verdict::NoResult,
                 Some(ErrorReport::new(
                     "NoResult",
-                    "the process ended with EXIT(0) and gave no answer",
+                    "it exited with code 0 and gave no answer",
                 )),
             ),
             Exit::Code(code) => (
                 Verdict::Exit,
-                Some(ErrorReport::new(
-                    "Exit",
-                    format!("the process ended with EXIT({code})"),
-                )),
+                Some(ErrorReport::new("Exit", self.exited(code))),
             ),
+        }
+    }
+
+    /// The code, and what it said last on standard error: mostly that is why.
+    fn exited(&self, code: i32) -> String {
+        /// Characters of what it said.
+        const MOST: usize = 200;
+        let stderr = self.stderr.bytes();
+        let text = String::from_utf8_lossy(&stderr);
+        let last = text
+            .lines()
+            .rev()
+            .map(str::trim)
+            .find(|line| !line.is_empty());
+        match last {
+            None => format!("exited with code {code}"),
+            Some(line) => {
+                let said: String = line.chars().take(MOST).collect();
+                format!("exited with code {code}: {said}")
+            }
         }
     }
 

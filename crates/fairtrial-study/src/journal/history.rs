@@ -40,16 +40,19 @@ pub struct Past {
     /// The last start.
     last_start: u32,
     /// The first digits of what the shown start was.
-    identity: [u8; 8],
+    identity: [u8; 7],
+    /// Whether an attempt ended as a failure, were it not the last.
+    has_failed: bool,
 }
 
 /// The part of an identity's text that is a hash of all of it: enough to see that nothing changed.
-fn digits_of(identity: &str) -> [u8; 8] {
+fn digits_of(identity: &str) -> [u8; 7] {
     let hash = identity.split(':').nth(1).unwrap_or_default();
     let number = hash
         .get(..16)
         .and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    number.unwrap_or_default().to_be_bytes()
+    let [digits @ .., _] = number.unwrap_or_default().to_be_bytes();
+    digits
 }
 
 impl Past {
@@ -62,6 +65,11 @@ impl Past {
     pub fn shown(&self) -> Option<(StartId, Status)> {
         self.shown
             .map(|status| (StartId(i64::from(self.shown_start)), status))
+    }
+
+    /// Whether it succeeded, and only after an attempt that failed. What ran again since it changed was not retried.
+    pub fn is_retried_success(&self) -> bool {
+        self.shown == Some(Status::Success) && self.has_failed
     }
 
     /// The last start.
@@ -98,6 +106,7 @@ impl History {
             shown_start: if is_own { start } else { 0 },
             last_start: start,
             identity: digits_of(identity),
+            has_failed: status.is_failure(),
         });
     }
 
@@ -109,6 +118,7 @@ impl History {
             if is_same {
                 earlier.starts = earlier.starts.saturating_add(later.starts);
                 earlier.attempts = earlier.attempts.saturating_add(later.attempts);
+                earlier.has_failed |= later.has_failed;
                 earlier.last = later.last;
                 earlier.last_start = later.last_start;
                 if later.shown.is_some() {
@@ -184,10 +194,26 @@ mod tests {
             (3, 1, Status::Lost)
         );
         assert_eq!(past.last_start(), StartId(4));
-        assert!(past.is_same("1:0011223344556677:b") && !past.is_same("1:0011223344556678:a"));
+        assert!(past.is_same("1:0011223344556677:b") && !past.is_same("1:0011223344557777:a"));
         assert_eq!(history.of(b).unwrap().shown(), None);
         assert_eq!((history.starts, history.lost, history.len()), (4, 2, 2));
         assert!(history.of("run-0000000000cc").is_none());
+    }
+
+    /// ST-79
+    #[test]
+    fn only_a_success_after_a_failure_was_retried() {
+        let (a, b, c) = ("run-0000000000aa", "run-0000000000bb", "run-0000000000cc");
+        let history = history(&[
+            (a, Some(Status::Success)),
+            (b, Some(Status::Timeout)),
+            (c, Some(Status::Success)),
+            (a, Some(Status::Success)), // it changed
+            (b, Some(Status::Success)),
+            (c, Some(Status::Failed)),
+        ]);
+        let is_retried = [a, b, c].map(|run| history.of(run).unwrap().is_retried_success());
+        assert_eq!(is_retried, [false, true, false]);
     }
 
     /// ST-89

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use crate::fault::{Place, short, suggestion};
 use crate::node::{Content, Node};
 use crate::read::{Reader, Record};
+use crate::report::{AGGREGATIONS, TESTS, is_aggregation};
 use crate::schema::LINKED_PLAN;
 use crate::study::{AGENT_FACTORS, Block, Factor, PROBLEM_FACTORS, RunBudget, Sample};
 use crate::value::Value;
@@ -149,6 +150,107 @@ pub(crate) fn analysis(reader: &mut Reader, study: &Record<'_>, factors: &[Facto
     );
     linked_plans(reader, study);
     legacy_outcomes(reader, study, &outcomes);
+    words(reader, study);
+}
+
+/// Tables in which an outcome may be.
+const SOURCE_TABLES: [&str; 3] = ["runs", "evaluations", "events"];
+
+/// Words that the report would not know. They fail nothing: a plan may register what others compute.
+fn words(reader: &mut Reader, study: &Record<'_>) {
+    if !reader.is_native() {
+        return;
+    }
+    let is_table = |name: &str| SOURCE_TABLES.contains(&name.trim_end_matches(".csv"));
+    let is_test = |name: &str| TESTS.contains(&name.trim());
+    let columns = "the column is looked for in runs";
+    let mean = "the report shows the mean";
+    unknown_words(
+        reader,
+        study,
+        "outcomes",
+        "source_table",
+        (&SOURCE_TABLES, is_table, columns),
+    );
+    unknown_words(
+        reader,
+        study,
+        "outcomes",
+        "aggregation",
+        (&AGGREGATIONS, is_aggregation, mean),
+    );
+    let computed = "the report does not compute it";
+    unknown_words(
+        reader,
+        study,
+        "analysis_plans",
+        "tests",
+        (&TESTS, is_test, computed),
+    );
+}
+
+/// Warns of each word of a field of each item that is not known: the words there are, which are known, and what follows.
+fn unknown_words(
+    reader: &mut Reader,
+    study: &Record<'_>,
+    key: &str,
+    field: &str,
+    (words, is_known, then): (&[&str], fn(&str) -> bool, &str),
+) {
+    let places = item_places(study, key, field);
+    for (item, place) in study.list(key).iter().zip(&places) {
+        let given = match item.get(field) {
+            Some(Value::List(items)) => items.as_slice(),
+            Some(one) => std::slice::from_ref(one),
+            None => &[],
+        };
+        let unknown = given.iter().filter_map(Value::as_text);
+        for word in unknown.filter(|word| !is_known(word) && *word != "?") {
+            let message = format!("`{field}` knows no `{}`; {then}", short(word));
+            let hint = suggestion(word, words.iter().copied());
+            reader.findings.warn(place, "unknown_word", message, hint);
+        }
+    }
+}
+
+/// A study's id names its directory: natively it is a plain name, and under `dre-0.2` its default stays in `artifacts`.
+pub(crate) fn study_id(reader: &mut Reader, study: &Record<'_>) {
+    let id = study.text("study_id");
+    let is_plain = !id.contains('/') && !id.contains(char::is_control) && id != "." && id != "..";
+    let has_own = study
+        .maybe_text("output_dir")
+        .is_some_and(|given| !given.is_empty());
+    let (is_fine, hint) = match reader.is_native() {
+        true => (is_plain, "name it in letters, digits, `-` and `_`"),
+        false => (
+            has_own || stays_inside(&id),
+            "rename it, or give `output_dir`",
+        ),
+    };
+    if !is_fine {
+        let shown = short(&id.escape_debug().to_string());
+        let message = match reader.is_native() {
+            true => format!("`study_id` is no plain name: `{shown}`"),
+            false => format!("`study_id` names no directory inside `artifacts`: `{shown}`"),
+        };
+        reader.fault(study.place_of("study_id"), "study_id", message, hint);
+    }
+}
+
+/// Whether a path below a directory names something below it.
+fn stays_inside(path: &str) -> bool {
+    let mut depth = 0;
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => depth -= 1,
+            _ => depth += 1,
+        }
+        if depth < 0 {
+            return false;
+        }
+    }
+    depth > 0 && !path.contains('\0')
 }
 
 fn item_places(study: &Record<'_>, key: &str, field: &str) -> Vec<Place> {

@@ -348,7 +348,12 @@ fn items<'n>(reader: &mut Reader, node: Option<&'n Node>, key: &str) -> &'n [Nod
         None => &[],
         Some((_, Content::List(items))) => items,
         Some((node, _)) => {
-            reader.wrong_type(node, key, "a list", "write `- ` items");
+            let hint = match key {
+                "blocks" => "write items as in `- {name: day, levels: [1, 2]}`",
+                "constraints" => "write items as in `- {constraint_id: c, expression: x > 1}`",
+                _ => "write `- ` items",
+            };
+            reader.wrong_type(node, key, "a list", hint);
             &[]
         }
     }

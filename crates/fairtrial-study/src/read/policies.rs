@@ -14,7 +14,7 @@ use crate::study::{
 };
 use crate::value::Value;
 
-const ORDER: &[Field] = &[
+pub(super) const ORDER: &[Field] = &[
     Field {
         key: "policy",
         kind: Kind::Own,
@@ -25,7 +25,7 @@ const ORDER: &[Field] = &[
     },
 ];
 
-const ON_FAILURE: &[Field] = &[
+pub(super) const ON_FAILURE: &[Field] = &[
     Field {
         key: "after",
         kind: Kind::MaybeInt { least: 1 },

@@ -6,21 +6,29 @@ use crate::report::html::{count, counted, duration, escape, put, short};
 /// Bytes that the section may take: escaped, hostile output is up to six times as long as it was.
 const MOST_BYTES: usize = 2_000_000;
 
-/// Writes the section.
-pub(crate) fn section(out: &mut String, failures: Failures) {
+/// Writes the section: failed runs, then failed evaluations of runs that went well.
+pub(crate) fn section(out: &mut String, failures: Failures, evaluations: Failures) {
     out.push_str("<h2 id=\"failures\">Failures</h2>\n");
-    let total = failures.total;
-    if total == 0 {
-        out.push_str("<p>No run failed.</p>\n");
-        return;
+    let limit = out.len() + MOST_BYTES;
+    match failures.total {
+        0 => out.push_str("<p>No run failed.</p>\n"),
+        _ => part(out, failures, "failure", limit),
     }
+    if evaluations.total > 0 {
+        out.push_str("<h3>Evaluations</h3>\n");
+        part(out, evaluations, "failed evaluation", limit);
+    }
+}
+
+fn part(out: &mut String, failures: Failures, what: &str, limit: usize) {
+    let total = failures.total;
     let groups = failures.finish();
     let shown: usize = groups.iter().map(|group| group.examples.len()).sum();
     put(
         out,
         format_args!(
             "<p class=\"note\">{} by error; errors that differ in numbers alone are one. Output of {}{}.</p>\n",
-            counted(total, "failure"),
+            counted(total, what),
             counted(shown as u64, "run"),
             if shown == MOST_SHOWN {
                 ", the most that is shown"
@@ -29,9 +37,8 @@ pub(crate) fn section(out: &mut String, failures: Failures) {
             }
         ),
     );
-    let begin = out.len();
     for group in &groups {
-        group_of(out, group, begin + MOST_BYTES);
+        group_of(out, group, limit);
     }
 }
 
@@ -46,7 +53,7 @@ fn group_of(out: &mut String, group: &ErrorGroup, limit: usize) {
             "<details><summary><b>{}</b> × {} <span class=\"status\">{}</span></summary>\n",
             count(group.count),
             short(error.lines().next().unwrap_or_default(), 240),
-            group.status
+            escape(&group.status)
         ),
     );
     for example in &group.examples {
@@ -68,8 +75,8 @@ fn example_of(out: &mut String, example: &Example, limit: usize) {
         format_args!(
             "<details><summary><code>{}</code> {} <span class=\"status\">{}, after {}</span></summary>\n<pre>{}</pre>\n",
             escape(&example.run_id),
-            short(&example.condition, 200),
-            escape(&example.verdict),
+            short(&example.whose, 300),
+            escape(&example.cause),
             duration(example.latency_s),
             escape(&example.error)
         ),

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use crate::journal::Status;
 use crate::report::html::{cut, tail};
 use crate::run_record::RunRecord;
 use crate::value::Value;
@@ -28,7 +27,7 @@ pub(crate) struct Failures {
 pub(crate) struct ErrorGroup {
     /// The first one's error.
     pub(crate) error: String,
-    pub(crate) status: Status,
+    pub(crate) status: String,
     pub(crate) count: u64,
     pub(crate) examples: Vec<Example>,
 }
@@ -36,8 +35,9 @@ pub(crate) struct ErrorGroup {
 /// One failure.
 pub(crate) struct Example {
     pub(crate) run_id: String,
-    pub(crate) condition: String,
-    pub(crate) verdict: String,
+    /// Agent, problem, condition.
+    pub(crate) whose: String,
+    pub(crate) cause: String,
     pub(crate) latency_s: f64,
     pub(crate) error: String,
     /// Name and last characters, of those that are not empty, and whether there were more.
@@ -45,10 +45,44 @@ pub(crate) struct Example {
 }
 
 impl Failures {
-    pub(crate) fn add(&mut self, record: &RunRecord, condition: impl FnOnce() -> String) {
-        self.total += 1;
+    /// A run that failed.
+    pub(crate) fn add(&mut self, record: &RunRecord, whose: impl FnOnce() -> String) {
         let error = record.error_info.as_deref().unwrap_or_default();
-        let mut key = format!("{} {}", record.status, sketch(error));
+        self.put(record.status.name(), error, || Example {
+            run_id: record.run_id.clone(),
+            whose: whose(),
+            cause: record.cause(),
+            latency_s: record.latency_s,
+            error: cut(error, 600),
+            outputs: outputs([
+                ("traceback", traceback(&record.outcome)),
+                ("stderr", &record.finish.stderr),
+                ("stdout", &record.finish.stdout),
+            ]),
+        });
+    }
+
+    /// A run whose evaluation failed, if it did.
+    pub(crate) fn add_evaluation(&mut self, record: &RunRecord, whose: impl FnOnce() -> String) {
+        let Some(error) = record.evaluation_error() else {
+            return;
+        };
+        let outcome = &record.evaluation_outcome;
+        let metrics = outcome.get("metrics");
+        let wall = metrics.and_then(|metrics| metrics.get("wall_s"));
+        self.put(&record.evaluation_status, &error, || Example {
+            run_id: record.run_id.clone(),
+            whose: whose(),
+            cause: format!("evaluation {}", record.evaluation_status),
+            latency_s: wall.and_then(Value::as_number).unwrap_or(0.0),
+            error: cut(&error, 600),
+            outputs: outputs([("traceback", traceback(outcome))]),
+        });
+    }
+
+    fn put(&mut self, status: &str, error: &str, example: impl FnOnce() -> Example) {
+        self.total += 1;
+        let mut key = format!("{status} {}", sketch(error));
         if !self.places.contains_key(&key) && self.groups.len() + 1 >= MOST_GROUPS {
             key = String::new();
         }
@@ -61,7 +95,7 @@ impl Failures {
                     true => "further errors".to_owned(),
                     false => cut(error, 400),
                 },
-                status: record.status,
+                status: status.to_owned(),
                 count: 0,
                 examples: Vec::new(),
             });
@@ -69,7 +103,7 @@ impl Failures {
         let group = &mut self.groups[place];
         group.count += 1;
         if group.examples.len() < MOST_KEPT {
-            group.examples.push(example(record, condition()));
+            group.examples.push(example());
         }
     }
 
@@ -95,31 +129,22 @@ impl Failures {
     }
 }
 
-fn example(record: &RunRecord, condition: String) -> Example {
-    let error = record.outcome.get("error");
-    let traceback = error
-        .and_then(|error| error.get("traceback"))
-        .and_then(Value::as_text);
-    let parts = [
-        ("traceback", traceback.unwrap_or_default()),
-        ("stderr", &record.finish.stderr),
-        ("stdout", &record.finish.stdout),
-    ];
-    let outputs = parts
+fn traceback(outcome: &Value) -> &str {
+    let error = outcome.get("error");
+    let traceback = error.and_then(|error| error.get("traceback"));
+    traceback.and_then(Value::as_text).unwrap_or_default()
+}
+
+/// The ends of those that are not empty.
+fn outputs<const N: usize>(parts: [(&'static str, &str); N]) -> Vec<(&'static str, String, bool)> {
+    let said = parts
         .into_iter()
         .filter(|(_, text)| !text.trim().is_empty());
-    let outputs = outputs.map(|(name, text)| {
+    said.map(|(name, text)| {
         let (text, is_cut) = tail(text.trim_end(), MOST_OUTPUT);
         (name, text.to_owned(), is_cut)
-    });
-    Example {
-        run_id: record.run_id.clone(),
-        condition,
-        verdict: record.finish.verdict.clone().unwrap_or_default(),
-        latency_s: record.latency_s,
-        error: cut(record.error_info.as_deref().unwrap_or_default(), 600),
-        outputs: outputs.collect(),
-    }
+    })
+    .collect()
 }
 
 /// The first line with its numbers left out: errors that differ in those alone are one.
@@ -152,13 +177,13 @@ mod tests {
     fn rare_errors_are_shown_beside_frequent_ones() {
         let group = |count: u64| ErrorGroup {
             error: String::new(),
-            status: Status::Failed,
+            status: "failed".into(),
             count,
             examples: (0..MOST_KEPT.min(count as usize))
                 .map(|_| Example {
                     run_id: String::new(),
-                    condition: String::new(),
-                    verdict: String::new(),
+                    whose: String::new(),
+                    cause: String::new(),
                     latency_s: 0.0,
                     error: String::new(),
                     outputs: Vec::new(),

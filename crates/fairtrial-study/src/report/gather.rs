@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::journal::{JournalError, Status};
+use crate::journal::{JournalError, Past, Status};
 use crate::json_text::parse_value;
 use crate::plan::{Plan, RunSpec};
 use crate::report::arms::Arms;
@@ -13,6 +13,7 @@ use crate::report::outcome::{Outcome, outcomes};
 use crate::report::registered::Register;
 use crate::report::timeline::Timeline;
 use crate::run_record::RunRecord;
+use crate::standing::named;
 use crate::tables::Export;
 use crate::value::Value;
 
@@ -28,9 +29,10 @@ pub(crate) struct Gathered {
     /// By condition, agent, problem.
     pub(crate) groups: [Groups; 3],
     pub(crate) failures: Failures,
+    /// Of evaluations.
+    pub(crate) unevaluated: Failures,
     pub(crate) timeline: Timeline,
     pub(crate) statuses: BTreeMap<&'static str, u64>,
-    pub(crate) evaluations_failed: u64,
     /// Level and digest of the isolation in force, with counts.
     pub(crate) isolation: BTreeMap<(String, String), u64>,
     /// Nodes, with counts.
@@ -38,6 +40,7 @@ pub(crate) struct Gathered {
     /// Runs of more than one attempt: id, attempts, status.
     pub(crate) retried: Vec<(String, u32, Status)>,
     pub(crate) retried_runs: u64,
+    /// Successes after an attempt that failed.
     pub(crate) retried_successes: u64,
     /// Faults in results that failed no run, with counts.
     pub(crate) warnings: BTreeMap<String, u64>,
@@ -61,6 +64,9 @@ impl Gathered {
                 .map(|outcome| outcome.of(export, run, record));
             values.extend(found);
             gathered.add(plan, run, record, &values);
+            let past = export.history.find(run.run_id.number());
+            let is_retried = past.is_some_and(Past::is_retried_success);
+            gathered.retried_successes += u64::from(is_retried);
             Ok::<(), JournalError>(())
         })?;
         for groups in &mut gathered.groups {
@@ -106,9 +112,9 @@ impl Gathered {
             arms,
             register,
             failures: Failures::default(),
+            unevaluated: Failures::default(),
             timeline: Timeline::default(),
             statuses: BTreeMap::new(),
-            evaluations_failed: 0,
             isolation: BTreeMap::new(),
             nodes: BTreeMap::new(),
             retried: Vec::new(),
@@ -142,16 +148,13 @@ impl Gathered {
             }
         }
         if status.is_failure() {
-            self.failures.add(record, || label(plan, run.condition));
+            self.failures.add(record, || whose(plan, run));
         }
-        if !matches!(record.evaluation_status.as_str(), "none" | "ok") {
-            self.evaluations_failed += 1;
-        }
+        self.unevaluated.add_evaluation(record, || whose(plan, run));
         self.timeline.add(record);
         self.surroundings(record);
         if record.attempts > 1 {
             self.retried_runs += 1;
-            self.retried_successes += u64::from(status == Status::Success);
             if self.retried.len() < MOST_LISTED {
                 self.retried
                     .push((record.run_id.clone(), record.attempts, status));
@@ -226,6 +229,18 @@ fn actors(plan: &Plan<'_>, what: &'static str, outcomes: usize) -> Groups {
         groups.plan(json, id.to_str(), share.planned);
     }
     groups
+}
+
+/// Whose a run is: agent, problem, condition.
+fn whose(plan: &Plan<'_>, run: &RunSpec<'_>) -> String {
+    let actor = |what: &str, id| named(id).map(|id| format!("{what} {}", cut(&id, 60)));
+    let actors = [
+        actor("agent", run.agent_id()),
+        actor("problem", run.problem_id()),
+    ];
+    let condition = Some(label(plan, run.condition));
+    let parts: Vec<_> = actors.into_iter().chain([condition]).flatten().collect();
+    parts.join(" · ")
 }
 
 /// What a condition is, in the words of its levels' labels; what never varies is left out.

@@ -37,6 +37,14 @@ pub(crate) enum Aggregation {
     Other(String),
 }
 
+/// Names of aggregations that are known, of several for one the first.
+pub(crate) const AGGREGATIONS: [&str; 7] = ["mean", "median", "sum", "rate", "min", "max", "count"];
+
+/// Whether an outcome's aggregation is computed as it says.
+pub(crate) fn is_aggregation(name: &str) -> bool {
+    !matches!(Aggregation::from_name(name), Aggregation::Other(_))
+}
+
 /// What becomes of runs without a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Missing {
@@ -255,6 +263,7 @@ mod tests {
         let sum = of("sum").interval.unwrap();
         let mean = of("mean").interval.unwrap();
         assert!((sum.high - 4.0 * mean.high).abs() < 1e-12);
+        assert!(AGGREGATIONS.into_iter().all(is_aggregation));
         assert_eq!(
             Aggregation::from_name("p99"),
             Aggregation::Other("p99".into())

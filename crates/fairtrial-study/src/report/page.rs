@@ -79,7 +79,9 @@ pub(crate) fn page(source: &Source<'_>, gathered: Gathered) -> String {
     grouped::section(&mut out, &gathered);
     timeline(&mut out, source, &gathered.timeline);
     let mut gathered = gathered;
-    failed::section(&mut out, std::mem::take(&mut gathered.failures));
+    let failures = std::mem::take(&mut gathered.failures);
+    let unevaluated = std::mem::take(&mut gathered.unevaluated);
+    failed::section(&mut out, failures, unevaluated);
     provenance::section(&mut out, source, &gathered);
     out.push_str("</main>\n<footer>Made by Fairtrial from the study’s journal. This file needs no other and fetches nothing.</footer>\n</body></html>\n");
     out
@@ -162,12 +164,12 @@ fn overview(out: &mut String, source: &Source<'_>, gathered: &Gathered) {
         );
     }
     out.push_str("</p>\n");
-    if gathered.evaluations_failed > 0 {
+    if gathered.unevaluated.total > 0 {
         put(
             out,
             format_args!(
                 "<p class=\"alert\">{} did not go well.</p>\n",
-                counted(gathered.evaluations_failed, "evaluation")
+                counted(gathered.unevaluated.total, "evaluation")
             ),
         );
     }
@@ -175,8 +177,8 @@ fn overview(out: &mut String, source: &Source<'_>, gathered: &Gathered) {
         put(
             out,
             format_args!(
-                "<p class=\"alert\">{} only after a retry.</p>\n",
-                counted(gathered.retried_successes, "run") + " succeeded"
+                "<p class=\"alert\">{} succeeded only after an attempt that failed.</p>\n",
+                counted(gathered.retried_successes, "run")
             ),
         );
     }

@@ -230,7 +230,7 @@ fn accepted(out: &mut String, source: &Source<'_>) {
 
 /// ST-49
 fn retried(out: &mut String, gathered: &Gathered) {
-    out.push_str("<h3>Retried runs</h3>\n");
+    out.push_str("<h3>Runs of more than one attempt</h3>\n");
     if gathered.retried_runs == 0 {
         out.push_str("<p class=\"note\">None.</p>\n");
         return;
@@ -238,8 +238,8 @@ fn retried(out: &mut String, gathered: &Gathered) {
     put(
         out,
         format_args!(
-            "<p class=\"alert\">{} took more than one attempt; {} only succeeded after a retry. All attempts are in \
-         <code>attempts.csv</code>.</p>\n",
+            "<p class=\"alert\">{} took more than one attempt; {} succeeded only after one that failed. All attempts are \
+         in <code>attempts.csv</code>.</p>\n",
             counted(gathered.retried_runs, "run"),
             count(gathered.retried_successes)
         ),

@@ -67,6 +67,9 @@ pub(crate) struct Compares {
     pub(crate) direction: Direction,
 }
 
+/// Tests that are computed.
+pub(crate) const TESTS: [&str; 2] = ["difference_in_means", "ttest"];
+
 /// All that was registered.
 #[derive(Debug, Default)]
 pub(crate) struct Register {

@@ -8,6 +8,7 @@ mod formats;
 mod resuming;
 mod rules;
 mod running;
+mod shown;
 mod stopping;
 mod tables;
 

@@ -8,7 +8,12 @@ use crate::stats::Interval;
 const MOST_ROWS: usize = 60;
 const ROW: f64 = 30.0;
 const LEFT: f64 = 316.0;
-const RIGHT: f64 = 186.0;
+/// At least so much is left for figures, and at most.
+const RIGHT: (f64, f64) = (186.0, 320.0);
+/// From the axis to the figures.
+const GAP: f64 = 14.0;
+/// What a character of a figure may take; fonts differ.
+const CHARACTER: f64 = 8.0;
 const TOP: f64 = 10.0;
 
 /// One row.
@@ -35,7 +40,11 @@ impl IntervalChart<'_> {
         let Some((low, high)) = self.range(shown) else {
             return (String::new(), 0);
         };
-        let axis = Axis::new(low, high, LEFT, WIDTH - RIGHT, 7.0).rounded();
+        let rows = self.rows.iter().take(shown);
+        let longest = rows.map(|row| row.figure().chars().count()).max();
+        let room = GAP + CHARACTER * longest.unwrap_or(0) as f64;
+        let end = WIDTH - room.clamp(RIGHT.0, RIGHT.1);
+        let axis = Axis::new(low, high, LEFT, end, 7.0).rounded();
         let bottom = TOP + ROW * shown as f64;
         let mut out = open(bottom + 26.0, &self.title);
         axis.draw(&mut out, TOP, bottom, "");
@@ -51,7 +60,7 @@ impl IntervalChart<'_> {
         self.draw_points(&mut out, &axis, shown);
         for (place, row) in self.rows.iter().take(shown).enumerate() {
             let y = TOP + ROW * (place as f64 + 0.5);
-            row.draw(&mut out, &axis, y);
+            row.draw(&mut out, &axis, y, end + GAP);
         }
         out.push_str("</svg>\n");
         (out, self.rows.len() - shown)
@@ -100,7 +109,20 @@ impl IntervalChart<'_> {
 }
 
 impl Row {
-    fn draw(&self, out: &mut String, axis: &Axis, y: f64) {
+    /// Its figures as they are written, for their length.
+    fn figure(&self) -> String {
+        let value = self.value.map_or(String::new(), brief);
+        value + &self.range()
+    }
+
+    fn range(&self) -> String {
+        self.interval.map_or(String::new(), |interval| {
+            format!(" [{}, {}]", brief(interval.low), brief(interval.high))
+        })
+    }
+
+    /// `figures`: where those begin.
+    fn draw(&self, out: &mut String, axis: &Axis, y: f64, figures: f64) {
         let (label, whole) = (short(&self.label, 42), short(&self.label, 300));
         put(
             out,
@@ -136,21 +158,44 @@ impl Row {
             out,
             format_args!("<circle class=\"estimate\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\"/>"),
         );
-        let said = self.interval.map_or(String::new(), |interval| {
-            format!(
-                "<tspan class=\"range\"> [{}, {}]</tspan>",
-                brief(interval.low),
-                brief(interval.high)
-            )
-        });
         put(
             out,
             format_args!(
-                "<text class=\"figure\" x=\"{:.0}\" y=\"{:.1}\">{}{said}</text>",
-                WIDTH - RIGHT + 14.0,
+                "<text class=\"figure\" x=\"{figures:.0}\" y=\"{:.1}\">{}<tspan class=\"range\">{}</tspan></text>",
                 y + 4.0,
-                brief(value)
+                brief(value),
+                self.range()
             ),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ST-81
+    #[test]
+    fn figures_end_before_the_chart_does() {
+        for value in [1.0_f64, 0.009_523, -0.000_123_4, -1.234e-300] {
+            let (low, high) = (value - value.abs() * 0.071, value + value.abs() * 0.072);
+            let chart = IntervalChart {
+                title: String::new(),
+                rows: vec![Row {
+                    label: "a".into(),
+                    value: Some(value),
+                    interval: Some(Interval { low, high }),
+                }],
+                points: &[],
+                reference: None,
+            };
+            let (drawn, _) = chart.draw();
+            let figure = drawn.split("class=\"figure\" x=\"").nth(1).unwrap();
+            let begin: f64 = figure.split('"').next().unwrap().parse().unwrap();
+            let length = chart.rows[0].figure().chars().count();
+            assert!(figure.contains("]</tspan>"), "{figure}");
+            // A wide font's digits take 0.62 of 12.5 pixels.
+            assert!(begin + 7.75 * length as f64 <= WIDTH, "{begin} {length}");
+        }
     }
 }
