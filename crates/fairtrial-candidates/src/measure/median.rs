@@ -58,6 +58,10 @@ impl MedianLaw {
         }
     }
 
+    pub(crate) fn n(&self) -> usize {
+        self.n
+    }
+
     /// The sample these are.
     pub(crate) fn sample(&self, values: &[f64]) -> Sample<'_> {
         assert_eq!(values.len(), self.n, "a law serves samples of its size");

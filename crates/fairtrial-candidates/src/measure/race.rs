@@ -1,0 +1,472 @@
+//! A race from calibration to confirmation: says which run is next, is told what came of it.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::block::Block;
+use super::contamination::{CALIBRATION_RUNS, Limits};
+use super::looks::{Look, NoLook, looks};
+use super::order::hash_seed;
+use super::rank::{Confirmation, Placing, rank};
+use super::run::{Measured, Purpose, Run, RunOrder, SeriesId, Side};
+use super::series::{End, Lane, Series};
+use super::settings::{Bench, Entrant, Settings, Terms};
+use super::verdict::{Judgement, Verdict};
+
+/// How many would-be winners are measured again.
+const MOST_CONFIRMATIONS: usize = 3;
+/// A series whose A/A control misses 1 is made anew once.
+const LAST_ATTEMPT: u32 = 2;
+
+/// The base itself failed: nothing can be compared with it.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("bench command `{bench}` failed in the base: {why}")]
+pub struct BaseFailed {
+    /// Which command.
+    pub bench: String,
+    /// How.
+    pub why: String,
+}
+
+/// What happened in a race, for those who watch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A block is complete.
+    Block {
+        /// Of this series.
+        series: SeriesId,
+        /// Its number.
+        block: u32,
+    },
+    /// Results were judged.
+    Look {
+        /// Of this series.
+        series: SeriesId,
+        /// After how many blocks, at which share.
+        look: Look,
+        /// Who was judged, and how.
+        judgements: Vec<(String, Judgement)>,
+    },
+    /// The base differed from itself.
+    ControlMissed {
+        /// In this series.
+        series: SeriesId,
+    },
+}
+
+/// What a race has to say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Best first.
+    pub ranking: Vec<Placing>,
+    /// The id of the first, if it may be delivered.
+    pub winner: Option<String>,
+    /// Half the width of the A/A control's interval, as a share; none before the first look.
+    pub noise_floor: Option<f64>,
+    /// Twice, the base differed from itself.
+    pub aa_failed: bool,
+    /// What was run.
+    pub tally: Tally,
+}
+
+/// Counts of runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// All of them, calibration and repeats included.
+    pub runs: u64,
+    /// Whole blocks.
+    pub blocks: u64,
+    /// Runs made because others were disturbed.
+    pub repeated: u64,
+    /// Runs kept though disturbed.
+    pub flagged: u64,
+}
+
+/// A race under way. Ask [`Race::next_run`], run it, tell [`Race::record`]; at the end read [`Race::report`].
+#[derive(Clone, Debug)]
+pub struct Race {
+    settings: Settings,
+    terms: Terms,
+    round: u32,
+    entrants: Vec<Entrant>,
+    looks: Vec<Look>,
+    /// One per bench command; none while calibrating.
+    limits: Vec<Limits>,
+    calibration: Vec<Measured>,
+    stage: Stage,
+    /// The series that counts.
+    raced: Option<Series>,
+    confirmations: Vec<(String, Option<Confirmation>)>,
+    aa_failed: bool,
+    tally: Tally,
+    events: Vec<Event>,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    Calibrating(RunOrder),
+    Measuring(Box<(Series, Block)>),
+    Over,
+}
+
+impl Race {
+    /// A race of `entrants`; `round` tells apart the races of one evaluation.
+    ///
+    /// # Errors
+    /// `max_blocks` leaves no look.
+    pub fn new(
+        settings: Settings,
+        round: u32,
+        benches: Vec<Bench>,
+        entrants: Vec<Entrant>,
+    ) -> Result<Self, NoLook> {
+        let looks = looks(settings.alpha, settings.max_blocks)?;
+        let terms = Terms::new(&settings, benches);
+        let mut race = Self {
+            settings,
+            terms,
+            round,
+            looks,
+            limits: Vec::new(),
+            calibration: Vec::new(),
+            stage: Stage::Over,
+            raced: None,
+            confirmations: Vec::new(),
+            aa_failed: false,
+            tally: Tally::default(),
+            events: Vec::new(),
+            entrants,
+        };
+        if !race.entrants.is_empty() && !race.terms.benches.is_empty() {
+            race.stage = Stage::Calibrating(race.calibration_run(0));
+        }
+        Ok(race)
+    }
+
+    /// What to run next; nothing when the race is over. The block is complete when the next run is of another.
+    #[must_use]
+    pub fn next_run(&self) -> Option<&RunOrder> {
+        match &self.stage {
+            Stage::Calibrating(order) => Some(order),
+            Stage::Measuring(measuring) => measuring.1.next(),
+            Stage::Over => None,
+        }
+    }
+
+    /// Takes the result of [`Race::next_run`]; gives the line to be kept.
+    ///
+    /// # Errors
+    /// The base failed. The race can go no further.
+    ///
+    /// # Panics
+    /// No run was asked for.
+    pub fn record(&mut self, measured: Measured) -> Result<Run, BaseFailed> {
+        let order = self
+            .next_run()
+            .expect("a run is recorded that was asked for")
+            .clone();
+        self.refuse_failed_base(&order, &measured)?;
+        self.tally.runs += 1;
+        let run = match &mut self.stage {
+            Stage::Measuring(measuring) => measuring.1.record(&self.terms, &self.limits, measured),
+            _ => self.calibrate(order, measured),
+        };
+        self.close_block();
+        Ok(run)
+    }
+
+    /// What happened since this was last asked.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// The ranking so far; final when there is no next run.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let ranking = self.ranking();
+        let winner = ranking
+            .first()
+            .filter(|first| first.may_win(self.settings.confirm));
+        Report {
+            winner: winner.map(|first| first.candidate.id.clone()),
+            noise_floor: self
+                .current()
+                .and_then(|series| series.floor)
+                .map(f64::exp_m1),
+            aa_failed: self.aa_failed,
+            tally: self.tally,
+            ranking,
+        }
+    }
+
+    /// The run that is asked for was never made and never will be: judge without it.
+    pub(crate) fn go_without(&mut self) {
+        match &mut self.stage {
+            Stage::Calibrating(_) => {
+                self.limits.clear();
+                self.begin(Purpose::Race, 1);
+            }
+            Stage::Measuring(measuring) => {
+                let (series, block) = measuring.as_mut();
+                match block.next().map(|order| order.side.clone()) {
+                    Some(side @ Side::Candidate(_)) => block.drop_side(&self.terms, &side),
+                    _ => series.cut(),
+                }
+                self.close_block();
+            }
+            Stage::Over => {}
+        }
+    }
+
+    fn refuse_failed_base(&self, order: &RunOrder, measured: &Measured) -> Result<(), BaseFailed> {
+        let failure = self.terms.failure(measured);
+        match (&order.side, failure) {
+            (Side::Base | Side::Control, Some(why)) => Err(BaseFailed {
+                bench: order.bench.clone(),
+                why,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn calibration_run(&self, done: u32) -> RunOrder {
+        let series = self.series(Purpose::Calibration, 1);
+        let block = done % CALIBRATION_RUNS + 1;
+        RunOrder {
+            block,
+            position: 0,
+            side: Side::Base,
+            bench: self.terms.benches[(done / CALIBRATION_RUNS) as usize]
+                .name
+                .clone(),
+            hash_seed: hash_seed(self.terms.seed, &series, block),
+            repeat: 0,
+            partner_of: None,
+            series,
+        }
+    }
+
+    /// Each bench command has limits of its own: what is usual for one is a disturbance of another.
+    fn calibrate(&mut self, order: RunOrder, measured: Measured) -> Run {
+        self.calibration.push(measured.clone());
+        let runs = CALIBRATION_RUNS as usize;
+        let done = self.calibration.len();
+        if done == runs * self.terms.benches.len() {
+            let of_benches = self.calibration.chunks(runs);
+            self.limits = of_benches.map(Limits::from_calibration).collect();
+            self.begin(Purpose::Race, 1);
+        } else {
+            let done = u32::try_from(done).expect("a file has fewer bench commands");
+            self.stage = Stage::Calibrating(self.calibration_run(done));
+        }
+        Run {
+            order,
+            measured,
+            contamination: Vec::new(),
+        }
+    }
+
+    fn series(&self, purpose: Purpose, attempt: u32) -> SeriesId {
+        SeriesId {
+            round: self.round,
+            purpose,
+            attempt,
+        }
+    }
+
+    fn begin(&mut self, purpose: Purpose, attempt: u32) {
+        let candidates: Vec<String> = match &purpose {
+            Purpose::Confirmation(id) => vec![id.clone()],
+            _ => self.unfailed().collect(),
+        };
+        let id = self.series(purpose, attempt);
+        let series = Series::new(id, &self.settings, &self.looks, candidates);
+        self.stage = Stage::Over;
+        if series.end.is_none() {
+            self.next_block(series);
+        }
+    }
+
+    /// A candidate that failed in the first attempt does not run again in the second.
+    fn unfailed(&self) -> impl Iterator<Item = String> {
+        let failed = |id: &str| self.lane(id).is_some_and(|lane| lane.failure.is_some());
+        let ids = self.entrants.iter().map(|entrant| entrant.id.clone());
+        ids.filter(move |id| !failed(id))
+    }
+
+    fn next_block(&mut self, series: Series) {
+        let block = Block::new(&self.terms, &series.id, series.blocks + 1, series.sides());
+        self.stage = Stage::Measuring(Box::new((series, block)));
+    }
+
+    fn close_block(&mut self) {
+        let is_open =
+            |(series, block): &(Series, Block)| series.end.is_none() && block.next().is_some();
+        let (mut series, block) = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Measuring(measuring) if !is_open(&measuring) => *measuring,
+            other => return self.stage = other,
+        };
+        if series.end.is_none() {
+            self.judge_block(&mut series, &block);
+        }
+        match series.end {
+            None => self.next_block(series),
+            Some(end) => self.close_series(series, end),
+        }
+    }
+
+    fn judge_block(&mut self, series: &mut Series, block: &Block) {
+        let result = block.result(&self.terms);
+        self.tally.blocks += 1;
+        self.tally.repeated += u64::from(result.repeated);
+        self.tally.flagged += u64::from(result.flagged);
+        self.events.push(Event::Block {
+            series: series.id.clone(),
+            block: result.number,
+        });
+        if let Some(look) = series.add(&result) {
+            self.events.push(Event::Look {
+                series: series.id.clone(),
+                look,
+                judgements: series.judged_at(look),
+            });
+        }
+    }
+
+    fn close_series(&mut self, mut series: Series, end: End) {
+        let SeriesId {
+            purpose, attempt, ..
+        } = series.id.clone();
+        // Where a second attempt was never run, the first one's failure stands.
+        let failed = end == End::ControlMissed || (attempt == LAST_ATTEMPT && series.blocks == 0);
+        if failed {
+            self.events.push(Event::ControlMissed {
+                series: series.id.clone(),
+            });
+            series.distrust();
+        }
+        let again = failed && attempt < LAST_ATTEMPT;
+        match &purpose {
+            Purpose::Confirmation(id) if !again => self.conclude(id, &series),
+            Purpose::Confirmation(_) => {}
+            _ => {
+                self.aa_failed = failed && !again;
+                if series.blocks > 0 {
+                    self.raced = Some(self.with_earlier_failures(series));
+                } else if let Some(first) = &mut self.raced {
+                    first.distrust();
+                }
+            }
+        }
+        if again {
+            self.begin(purpose, attempt + 1);
+        } else {
+            self.confirm_next();
+        }
+    }
+
+    fn with_earlier_failures(&self, mut series: Series) -> Series {
+        let earlier = self.raced.iter().flat_map(|first| &first.lanes);
+        let failed = earlier.filter(|lane| lane.failure.is_some());
+        series.lanes.extend(failed.cloned());
+        series
+    }
+
+    fn conclude(&mut self, id: &str, series: &Series) {
+        // A series that was never run says nothing, neither for nor against.
+        let confirmation = (series.blocks > 0).then(|| {
+            let lane = &series.lanes[0];
+            let said = lane.judgement.as_ref().map(|judgement| judgement.verdict);
+            Confirmation {
+                confirmed: lane.failure.is_none() && said == Some(Verdict::Faster),
+                judgement: lane.judgement.clone(),
+                failure: lane.failure.clone(),
+            }
+        });
+        self.confirmations.push((id.to_owned(), confirmation));
+    }
+
+    /// The next in rank, until one is confirmed.
+    fn confirm_next(&mut self) {
+        self.stage = Stage::Over;
+        let confirmed = |(_, said): &(String, Option<Confirmation>)| {
+            said.as_ref().is_some_and(|said| said.confirmed)
+        };
+        let tried = &self.confirmations;
+        if !self.settings.confirm
+            || tried.len() >= MOST_CONFIRMATIONS
+            || tried.iter().any(confirmed)
+        {
+            return;
+        }
+        let untried = |placing: &Placing| tried.iter().all(|(id, _)| *id != placing.candidate.id);
+        let ranking = self.ranking();
+        // Those eliminated by a leader that was not confirmed may still be faster than the base.
+        let next = ranking
+            .iter()
+            .find(|placing| untried(placing) && placing.beat_the_base());
+        if let Some(placing) = next {
+            self.begin(Purpose::Confirmation(placing.candidate.id.clone()), 1);
+        }
+    }
+
+    fn ranking(&self) -> Vec<Placing> {
+        let leader = self.leader();
+        let place = |candidate: &Entrant| self.placing(candidate, leader);
+        let mut placings: Vec<Placing> = self.entrants.iter().map(place).collect();
+        rank(&mut placings);
+        placings
+    }
+
+    fn placing(&self, candidate: &Entrant, leader: Option<&Lane>) -> Placing {
+        let lane = self.lane(&candidate.id);
+        let tried = self
+            .confirmations
+            .iter()
+            .find(|(id, _)| *id == candidate.id);
+        Placing {
+            candidate: candidate.clone(),
+            judgement: lane.and_then(|lane| lane.judgement.clone()),
+            confirmation: tried.and_then(|(_, said)| said.clone()),
+            equals_leader: self.equals_leader(lane, leader),
+            failure: lane.and_then(|lane| lane.failure.clone()),
+        }
+    }
+
+    fn equals_leader(&self, lane: Option<&Lane>, leader: Option<&Lane>) -> bool {
+        let (Some(series), Some(lane), Some(leader)) = (self.current(), lane, leader) else {
+            return false;
+        };
+        lane.candidate == leader.candidate || (is_faster(lane) && series.ties(lane, leader))
+    }
+
+    /// The fastest of those shown to be faster than the base.
+    fn leader(&self) -> Option<&Lane> {
+        let lanes = self.current()?.lanes.iter();
+        lanes
+            .filter(|lane| is_faster(lane))
+            .min_by(|a, b| a.ratio().total_cmp(&b.ratio()))
+    }
+
+    fn lane(&self, id: &str) -> Option<&Lane> {
+        self.current()?
+            .lanes
+            .iter()
+            .find(|lane| lane.candidate == id)
+    }
+
+    /// The race's series: the one that counts, or the one under way.
+    fn current(&self) -> Option<&Series> {
+        match &self.stage {
+            Stage::Measuring(measuring) if measuring.0.id.purpose == Purpose::Race => {
+                Some(&measuring.0)
+            }
+            _ => self.raced.as_ref(),
+        }
+    }
+}
+
+fn is_faster(lane: &Lane) -> bool {
+    let verdict = lane.judgement.as_ref().map(|judgement| judgement.verdict);
+    lane.failure.is_none() && verdict == Some(Verdict::Faster)
+}
