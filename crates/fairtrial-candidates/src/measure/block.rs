@@ -15,6 +15,7 @@ type Cell = (usize, Side);
 pub(crate) struct Block {
     series: SeriesId,
     number: u32,
+    hash_seed: u32,
     sides: Vec<Side>,
     queue: VecDeque<(usize, RunOrder)>,
     positions: u32,
@@ -69,6 +70,7 @@ impl Block {
         let mut block = Self {
             series: series.clone(),
             number,
+            hash_seed: hash_seed(terms.seed, series, number),
             sides,
             queue: VecDeque::new(),
             positions: 0,
@@ -215,7 +217,7 @@ impl Block {
             position: self.positions,
             side,
             bench: terms.benches[bench].name.clone(),
-            hash_seed: hash_seed(terms.seed, &self.series, self.number),
+            hash_seed: self.hash_seed,
             repeat,
             partner_of,
         };

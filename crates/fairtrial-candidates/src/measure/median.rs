@@ -211,15 +211,12 @@ impl Binomial {
 
     /// The chance of at most k hits, for every k, of `n` draws that hit with chance `p`.
     fn at_most(&self, p: f64) -> Vec<f64> {
-        let chance = |k: usize| match p {
-            0.0 => f64::from(u8::from(k == 0)),
-            _ => {
-                let misses = (self.n - k) as f64;
-                (self.ln_ways(k) + k as f64 * p.ln() + misses * (-p).ln_1p()).exp()
-            }
-        };
-        let add = |sum: &mut f64, k| {
-            *sum += chance(k);
+        if p == 0.0 {
+            return vec![1.0; self.n + 1];
+        }
+        let (hit, miss) = (p.ln(), (-p).ln_1p());
+        let add = |sum: &mut f64, k: usize| {
+            *sum += (self.ln_ways(k) + k as f64 * hit + (self.n - k) as f64 * miss).exp();
             Some(*sum)
         };
         (0..=self.n).scan(0.0, add).collect()

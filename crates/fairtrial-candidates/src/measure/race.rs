@@ -1,17 +1,20 @@
 //! A race from calibration to confirmation: says which run is next, is told what came of it.
 
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::block::Block;
 use super::contamination::{CALIBRATION_RUNS, Limits};
 use super::looks::{Look, NoLook, looks};
 use super::order::hash_seed;
-use super::rank::{Confirmation, Placing, rank};
+use super::rank::{Confirmation, Placing};
 use super::run::{Measured, Purpose, Run, RunOrder, SeriesId, Side};
-use super::series::{End, Lane, Series};
+use super::series::{End, Series};
 use super::settings::{Bench, Entrant, Settings, Terms};
 use super::verdict::{Judgement, Verdict};
+
+mod standing;
+
+pub use standing::{Report, Tally};
 
 /// How many would-be winners are measured again.
 const MOST_CONFIRMATIONS: usize = 3;
@@ -52,34 +55,6 @@ pub enum Event {
         /// In this series.
         series: SeriesId,
     },
-}
-
-/// What a race has to say.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
-    /// Best first.
-    pub ranking: Vec<Placing>,
-    /// The id of the first, if it may be delivered.
-    pub winner: Option<String>,
-    /// Half the width of the A/A control's interval, as a share; none before the first look.
-    pub noise_floor: Option<f64>,
-    /// Twice, the base differed from itself.
-    pub aa_failed: bool,
-    /// What was run.
-    pub tally: Tally,
-}
-
-/// Counts of runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
-    /// All of them, calibration and repeats included.
-    pub runs: u64,
-    /// Whole blocks.
-    pub blocks: u64,
-    /// Runs made because others were disturbed.
-    pub repeated: u64,
-    /// Runs kept though disturbed.
-    pub flagged: u64,
 }
 
 /// A race under way. Ask [`Race::next_run`], run it, tell [`Race::record`]; at the end read [`Race::report`].
@@ -178,25 +153,6 @@ impl Race {
     /// What happened since this was last asked.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
-    }
-
-    /// The ranking so far; final when there is no next run.
-    #[must_use]
-    pub fn report(&self) -> Report {
-        let ranking = self.ranking();
-        let winner = ranking
-            .first()
-            .filter(|first| first.may_win(self.settings.confirm));
-        Report {
-            winner: winner.map(|first| first.candidate.id.clone()),
-            noise_floor: self
-                .current()
-                .and_then(|series| series.floor)
-                .map(f64::exp_m1),
-            aa_failed: self.aa_failed,
-            tally: self.tally,
-            ranking,
-        }
     }
 
     /// The run that is asked for was never made and never will be: judge without it.
@@ -409,64 +365,7 @@ impl Race {
             self.begin(Purpose::Confirmation(placing.candidate.id.clone()), 1);
         }
     }
-
-    fn ranking(&self) -> Vec<Placing> {
-        let leader = self.leader();
-        let place = |candidate: &Entrant| self.placing(candidate, leader);
-        let mut placings: Vec<Placing> = self.entrants.iter().map(place).collect();
-        rank(&mut placings);
-        placings
-    }
-
-    fn placing(&self, candidate: &Entrant, leader: Option<&Lane>) -> Placing {
-        let lane = self.lane(&candidate.id);
-        let tried = self
-            .confirmations
-            .iter()
-            .find(|(id, _)| *id == candidate.id);
-        Placing {
-            candidate: candidate.clone(),
-            judgement: lane.and_then(|lane| lane.judgement.clone()),
-            confirmation: tried.and_then(|(_, said)| said.clone()),
-            equals_leader: self.equals_leader(lane, leader),
-            failure: lane.and_then(|lane| lane.failure.clone()),
-        }
-    }
-
-    fn equals_leader(&self, lane: Option<&Lane>, leader: Option<&Lane>) -> bool {
-        let (Some(series), Some(lane), Some(leader)) = (self.current(), lane, leader) else {
-            return false;
-        };
-        lane.candidate == leader.candidate || (is_faster(lane) && series.ties(lane, leader))
-    }
-
-    /// The fastest of those shown to be faster than the base.
-    fn leader(&self) -> Option<&Lane> {
-        let lanes = self.current()?.lanes.iter();
-        lanes
-            .filter(|lane| is_faster(lane))
-            .min_by(|a, b| a.ratio().total_cmp(&b.ratio()))
-    }
-
-    fn lane(&self, id: &str) -> Option<&Lane> {
-        self.current()?
-            .lanes
-            .iter()
-            .find(|lane| lane.candidate == id)
-    }
-
-    /// The race's series: the one that counts, or the one under way.
-    fn current(&self) -> Option<&Series> {
-        match &self.stage {
-            Stage::Measuring(measuring) if measuring.0.id.purpose == Purpose::Race => {
-                Some(&measuring.0)
-            }
-            _ => self.raced.as_ref(),
-        }
-    }
 }
 
-fn is_faster(lane: &Lane) -> bool {
-    let verdict = lane.judgement.as_ref().map(|judgement| judgement.verdict);
-    lane.failure.is_none() && verdict == Some(Verdict::Faster)
-}
+#[cfg(test)]
+mod tests;
