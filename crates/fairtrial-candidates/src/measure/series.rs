@@ -2,7 +2,7 @@
 
 use super::block::{BlockResult, Ratios};
 use super::looks::Look;
-use super::median::{Interval, MedianLaw};
+use super::median::{Interval, MedianLaw, Sample};
 use super::run::{Metric, SeriesId, Side};
 use super::settings::Settings;
 use super::verdict::{Bar, Doubt, Judgement, Verdict};
@@ -222,27 +222,36 @@ impl Series {
     }
 
     /// CA-69: those behind the leader, by Holm's step-down over all that are left.
+    ///
+    /// Who equals the leader within `min_effect` stays, even if surely behind: else, on a quiet machine, the smaller of
+    /// two equal changes (CA-80) could never win.
     fn eliminate(&mut self, law: &MedianLaw, look: Look) {
         let Some(leader) = self.leader().cloned() else {
             return;
         };
-        let mut rivals: Vec<&mut Lane> = self
+        let rivals = self
             .lanes
             .iter_mut()
-            .filter(|lane| lane.is_in && lane.candidate != leader.candidate)
+            .filter(|lane| lane.is_in && lane.candidate != leader.candidate);
+        let mut left: Vec<(&mut Lane, Sample<'_>)> = rivals
+            .map(|lane| {
+                let behind = law.sample(&differences(law, lane, &leader));
+                (lane, behind)
+            })
             .collect();
         loop {
-            let share = look.share / rivals.len().max(1) as f64;
-            let before = rivals.len();
-            rivals.retain_mut(|lane| {
-                let is_behind = paired(law, lane, &leader, share).above(0.0);
-                if is_behind {
+            let before = left.len();
+            // Each one out leaves a larger share to the rest.
+            let share = look.share / before.max(1) as f64;
+            left.retain_mut(|(lane, behind)| {
+                let is_out = behind.interval(share).above(0.0)
+                    && !behind.interval(look.share).within(self.margin);
+                if is_out {
                     lane.leave(Verdict::Eliminated, None);
                 }
-                !is_behind
+                !is_out
             });
-            // Each one out leaves a larger share to the rest.
-            if rivals.len() == before {
+            if left.len() == before {
                 return;
             }
         }
@@ -267,11 +276,15 @@ impl Series {
     }
 }
 
-/// A candidate's time over another's, block by block.
+/// A candidate's time over another's.
 fn paired(law: &MedianLaw, one: &Lane, other: &Lane, share: f64) -> Interval {
+    law.sample(&differences(law, one, other)).interval(share)
+}
+
+/// Block by block.
+fn differences(law: &MedianLaw, one: &Lane, other: &Lane) -> Vec<f64> {
     let both = one.ratios.iter().zip(&other.ratios).take(law.n());
-    let differences: Vec<f64> = both.map(|(one, other)| one.main - other.main).collect();
-    law.sample(&differences).interval(share)
+    both.map(|(one, other)| one.main - other.main).collect()
 }
 
 /// Where every block has CPU time.
