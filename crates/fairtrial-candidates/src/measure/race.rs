@@ -6,20 +6,17 @@ use super::block::Block;
 use super::contamination::{CALIBRATION_RUNS, Limits};
 use super::looks::{Look, NoLook, looks};
 use super::order::hash_seed;
-use super::rank::{Confirmation, Placing};
+use super::rank::Confirmation;
 use super::run::{Measured, Purpose, Run, RunOrder, SeriesId, Side};
-use super::series::{End, Series};
+use super::series::Series;
 use super::settings::{Bench, Entrant, Settings, Terms};
-use super::verdict::{Judgement, Verdict};
 
+mod closing;
+mod event;
 mod standing;
 
+pub use event::Event;
 pub use standing::{Report, Tally};
-
-/// How many would-be winners are measured again.
-const MOST_CONFIRMATIONS: usize = 3;
-/// A series whose A/A control misses 1 is made anew once.
-const LAST_ATTEMPT: u32 = 2;
 
 /// The base itself failed: nothing can be compared with it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -31,33 +28,22 @@ pub struct BaseFailed {
     pub why: String,
 }
 
-/// What happened in a race, for those who watch.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// A block is complete.
-    Block {
-        /// Of this series.
-        series: SeriesId,
-        /// Its number.
-        block: u32,
-    },
-    /// Results were judged.
-    Look {
-        /// Of this series.
-        series: SeriesId,
-        /// After how many blocks, at which share.
-        look: Look,
-        /// Who was judged, and how.
-        judgements: Vec<(String, Judgement)>,
-    },
-    /// The base differed from itself.
-    ControlMissed {
-        /// In this series.
-        series: SeriesId,
-    },
-}
-
 /// A race under way. Ask [`Race::next_run`], run it, tell [`Race::record`]; at the end read [`Race::report`].
+///
+/// ```
+/// use fairtrial_candidates::measure::{Bench, Entrant, Measured, Race, Settings, Side};
+///
+/// let benches = vec![Bench { name: "topo".to_owned(), weight: 1.0 }];
+/// let entrants = vec![Entrant { id: "c-91ab03".to_owned(), changed_lines: 13 }];
+/// let mut race = Race::new(Settings::default(), 1, benches, entrants)?;
+/// while let Some(order) = race.next_run() {
+///     let is_base = matches!(order.side, Side::Base | Side::Control);
+///     let wall_s = Some(if is_base { 0.100 } else { 0.071 });
+///     race.record(Measured { wall_s, ..Measured::default() })?;
+/// }
+/// assert_eq!(race.report().winner.as_deref(), Some("c-91ab03"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Race {
     settings: Settings,
@@ -286,83 +272,6 @@ impl Race {
                 look,
                 judgements: series.judged_at(look),
             });
-        }
-    }
-
-    fn close_series(&mut self, mut series: Series, end: End) {
-        let SeriesId {
-            purpose, attempt, ..
-        } = series.id.clone();
-        // Where a second attempt was never run, the first one's failure stands.
-        let failed = end == End::ControlMissed || (attempt == LAST_ATTEMPT && series.blocks == 0);
-        if failed {
-            self.events.push(Event::ControlMissed {
-                series: series.id.clone(),
-            });
-            series.distrust();
-        }
-        let again = failed && attempt < LAST_ATTEMPT;
-        match &purpose {
-            Purpose::Confirmation(id) if !again => self.conclude(id, &series),
-            Purpose::Confirmation(_) => {}
-            _ => {
-                self.aa_failed = failed && !again;
-                if series.blocks > 0 {
-                    self.raced = Some(self.with_earlier_failures(series));
-                } else if let Some(first) = &mut self.raced {
-                    first.distrust();
-                }
-            }
-        }
-        if again {
-            self.begin(purpose, attempt + 1);
-        } else {
-            self.confirm_next();
-        }
-    }
-
-    fn with_earlier_failures(&self, mut series: Series) -> Series {
-        let earlier = self.raced.iter().flat_map(|first| &first.lanes);
-        let failed = earlier.filter(|lane| lane.failure.is_some());
-        series.lanes.extend(failed.cloned());
-        series
-    }
-
-    fn conclude(&mut self, id: &str, series: &Series) {
-        // A series that was never run says nothing, neither for nor against.
-        let confirmation = (series.blocks > 0).then(|| {
-            let lane = &series.lanes[0];
-            let said = lane.judgement.as_ref().map(|judgement| judgement.verdict);
-            Confirmation {
-                confirmed: lane.failure.is_none() && said == Some(Verdict::Faster),
-                judgement: lane.judgement.clone(),
-                failure: lane.failure.clone(),
-            }
-        });
-        self.confirmations.push((id.to_owned(), confirmation));
-    }
-
-    /// The next in rank, until one is confirmed.
-    fn confirm_next(&mut self) {
-        self.stage = Stage::Over;
-        let confirmed = |(_, said): &(String, Option<Confirmation>)| {
-            said.as_ref().is_some_and(|said| said.confirmed)
-        };
-        let tried = &self.confirmations;
-        if !self.settings.confirm
-            || tried.len() >= MOST_CONFIRMATIONS
-            || tried.iter().any(confirmed)
-        {
-            return;
-        }
-        let untried = |placing: &Placing| tried.iter().all(|(id, _)| *id != placing.candidate.id);
-        let ranking = self.ranking();
-        // Those eliminated by a leader that was not confirmed may still be faster than the base.
-        let next = ranking
-            .iter()
-            .find(|placing| untried(placing) && placing.beat_the_base());
-        if let Some(placing) = next {
-            self.begin(Purpose::Confirmation(placing.candidate.id.clone()), 1);
         }
     }
 }

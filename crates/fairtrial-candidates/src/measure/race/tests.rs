@@ -1,10 +1,13 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use proptest::prelude::*;
+
+use super::super::rank::Placing;
 use super::super::replay::{Recorded, rescore, resume};
 use super::super::run::Metric;
 use super::super::simulation::{BUSY_NEIGHBOUR, Machine, bench, drive, entrants, number, timed};
-use super::super::verdict::{Doubt, Leaning};
+use super::super::verdict::{Doubt, Leaning, Verdict};
 use super::*;
 
 /// Costs that no machine disturbs: the base takes 1 s, each candidate its ratio, all a little more in odd blocks.
@@ -628,5 +631,92 @@ fn a_race_cut_anywhere_goes_on_to_the_same_end() {
         // Only what was in flight runs twice: the next run begins a block.
         assert!(next.is_none_or(|order| order.position == 0 && order.repeat == 0));
         assert!(cut + again.len() < runs.len() + 20);
+    }
+}
+
+/// CA-81, CA-97
+#[test]
+fn a_block_that_was_begun_twice_counts_as_it_was_made_the_second_time() {
+    let settings = Settings::default();
+    let noisy = |seed: u64| {
+        let mut machine = Machine::new(seed, BUSY_NEIGHBOUR);
+        move |order: &RunOrder| {
+            let ratio = number(&order.side).map_or(1.0, |i| [0.7, 0.9, 1.2][i]);
+            let mut measured = machine.run(ratio);
+            measured.involuntary_switches = Some((measured.wall_s.unwrap() * 1e6) as u64 % 12);
+            measured
+        }
+    };
+    let runs = drive(&mut race(settings.clone(), 3), noisy(1));
+    for cut in (0..runs.len()).step_by(7) {
+        let mut file = runs[..cut].to_vec();
+        let mut rest = resume(race(settings.clone(), 3), &read_back(&file)).unwrap();
+        file.extend(drive(&mut rest, noisy(2)));
+        let again = rescore(race(settings.clone(), 3), &read_back(&file)).unwrap();
+        assert_eq!(again, rest.report(), "cut at {cut}");
+    }
+}
+
+/// CA-69
+#[test]
+fn each_one_out_leaves_a_larger_share_to_the_rest() {
+    // Behind the leader in 11 of 12 blocks: enough at 0.01, not at 0.005.
+    let stumbling = |order: &RunOrder, ratio| match order.block {
+        5 => 0.4,
+        _ => ratio,
+    };
+    let last_block = |steady: bool| {
+        let mut race = race(unconfirmed(), 3);
+        drive(&mut race, |order| match number(&order.side) {
+            Some(1) if steady => timed(0.7 * wobble(order)),
+            Some(1) => timed(stumbling(order, 0.7) * wobble(order)),
+            Some(2) => timed(stumbling(order, 0.6) * wobble(order)),
+            _ => quiet(&[0.5])(order),
+        })
+        .iter()
+        .map(|run| run.order.block)
+        .max()
+    };
+    assert_eq!(last_block(true), Some(12));
+    assert_eq!(last_block(false), Some(18));
+}
+
+/// What a machine may do to a run.
+fn anything() -> impl Strategy<Value = Measured> {
+    let wall_s = prop_oneof![9 => (0.5..1.5_f64).prop_map(Some), 1 => Just(None)];
+    (wall_s, 0..14_u64).prop_map(|(wall_s, switches)| Measured {
+        wall_s,
+        involuntary_switches: Some(switches),
+        ..Measured::default()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// CA-65, CA-69, CA-71, CA-77, CA-81
+    #[test]
+    fn whatever_is_measured_a_race_ends_and_its_records_say_the_same(
+        answers in prop::collection::vec(anything(), 300),
+        candidates in 0..5_u64,
+        racing: bool,
+        seed: u64,
+    ) {
+        let settings = Settings { max_blocks: 18, racing, seed, ..Settings::default() };
+        let fresh = || Race::new(settings.clone(), 1, bench(), entrants(candidates)).unwrap();
+        let mut race = fresh();
+        let mut next = answers.iter().cycle();
+        let runs = drive(&mut race, |order| {
+            let mut measured = next.next().unwrap().clone();
+            // That the base never fails is the engine's business.
+            if number(&order.side).is_none() {
+                measured.wall_s = Some(measured.wall_s.unwrap_or(1.0));
+            }
+            measured
+        });
+        prop_assert!(runs.iter().all(|run| run.order.block <= 18 && run.order.repeat <= 2));
+        let series = series_of(&runs).len();
+        prop_assert!(series <= 1 + 2 + 3 * 2);
+        prop_assert_eq!(rescore(fresh(), &read_back(&runs)).unwrap(), race.report());
     }
 }
