@@ -212,7 +212,8 @@ impl Series {
         }
     }
 
-    /// A faster one races on, for the others are not behind it yet.
+    /// A faster one races on, for the others are not behind it yet. It is judged anew at each look, so that its verdict is
+    /// always that of the interval beside it.
     fn part_with_the_decided(&mut self) {
         for lane in self.lanes.iter_mut().filter(|lane| lane.is_in) {
             let judgement = lane.judgement.as_ref().expect("it was just judged");
