@@ -1,0 +1,29 @@
+//! Sides measured in blocks, judged at looks, raced against each other and ranked.
+//!
+//! A [`Race`] says which run is next and is told what came of it. It starts nothing, waits for nothing and reads no clock;
+//! the same settings and the same runs give the same ranking.
+
+mod block;
+mod contamination;
+mod looks;
+mod median;
+mod order;
+mod race;
+mod random;
+mod rank;
+mod replay;
+mod run;
+mod series;
+mod settings;
+#[cfg(test)]
+mod simulation;
+mod verdict;
+
+pub use contamination::{CALIBRATION_RUNS, Cause, Limits};
+pub use looks::{Look, NoLook, looks};
+pub use race::{BaseFailed, Event, Race, Report, Tally};
+pub use rank::{Confirmation, Placing};
+pub use replay::{Recorded, rescore, resume};
+pub use run::{Measured, Metric, NoMetric, NotASeries, Purpose, Run, RunOrder, SeriesId, Side};
+pub use settings::{Bench, Entrant, Settings};
+pub use verdict::{Doubt, Judgement, Leaning, Verdict};

@@ -1,0 +1,250 @@
+//! One block: every remaining side once per bench command, and repeats of what was disturbed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::contamination::Limits;
+use super::order::{hash_seed, order};
+use super::run::{Measured, Metric, Run, RunOrder, SeriesId, Side};
+use super::settings::{Bench, Terms};
+
+/// A bench command, by its place, of a side.
+type Cell = (usize, Side);
+
+/// A block under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    series: SeriesId,
+    number: u32,
+    hash_seed: u32,
+    sides: Vec<Side>,
+    queue: VecDeque<(usize, RunOrder)>,
+    positions: u32,
+    /// The last run of each side and, where it was repeated alone, of the base beside it.
+    kept: BTreeMap<Cell, Kept>,
+    failed: BTreeMap<String, String>,
+    repeated: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    own: Option<Run>,
+    partner: Option<Run>,
+}
+
+impl Kept {
+    fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.own.iter().chain(&self.partner)
+    }
+
+    fn is_disturbed(&self) -> bool {
+        self.runs().any(|run| !run.contamination.is_empty())
+    }
+
+    fn repeat(&self) -> u32 {
+        self.own.as_ref().map_or(0, |run| run.order.repeat)
+    }
+}
+
+/// The logarithms of a side's costs over the base's, of one block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Ratios {
+    pub(crate) main: f64,
+    pub(crate) cpu: Option<f64>,
+}
+
+/// What a block gave.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BlockResult {
+    pub(crate) number: u32,
+    pub(crate) ratios: BTreeMap<Side, Ratios>,
+    /// Candidates whose command failed, and how.
+    pub(crate) failed: BTreeMap<String, String>,
+    /// Runs that were made again.
+    pub(crate) repeated: u32,
+    /// Runs kept though disturbed.
+    pub(crate) flagged: u32,
+}
+
+impl Block {
+    pub(crate) fn new(terms: &Terms, series: &SeriesId, number: u32, sides: Vec<Side>) -> Self {
+        let mut block = Self {
+            series: series.clone(),
+            number,
+            hash_seed: hash_seed(terms.seed, series, number),
+            sides,
+            queue: VecDeque::new(),
+            positions: 0,
+            kept: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            repeated: 0,
+        };
+        block.queue_all(terms, 0);
+        block
+    }
+
+    /// What to run next; nothing when the block is over.
+    pub(crate) fn next(&self) -> Option<&RunOrder> {
+        self.queue.front().map(|(_, order)| order)
+    }
+
+    /// Takes the result of [`Block::next`].
+    pub(crate) fn record(&mut self, terms: &Terms, limits: &[Limits], measured: Measured) -> Run {
+        let (bench, order) = self.queue.pop_front().expect("a run was asked for");
+        let contamination = limits
+            .get(bench)
+            .map_or_else(Vec::new, |limits| limits.exceeded(&measured));
+        let run = Run {
+            order,
+            measured,
+            contamination,
+        };
+        self.keep(terms, bench, &run);
+        if self.queue.is_empty() {
+            self.queue_repeats(terms);
+        }
+        run
+    }
+
+    /// A candidate of which there is no run to be had.
+    pub(crate) fn drop_side(&mut self, terms: &Terms, side: &Side) {
+        self.forget(side);
+        if self.queue.is_empty() {
+            self.queue_repeats(terms);
+        }
+    }
+
+    /// Once nothing is left to run.
+    pub(crate) fn result(&self, terms: &Terms) -> BlockResult {
+        let others = self.sides.iter().filter(|side| **side != Side::Base);
+        let ratios = others.filter_map(|side| Some((side.clone(), self.ratios(terms, side)?)));
+        let kept_runs = self.kept.values().flat_map(Kept::runs);
+        let flagged = kept_runs
+            .filter(|run| !run.contamination.is_empty())
+            .count();
+        BlockResult {
+            number: self.number,
+            ratios: ratios.collect(),
+            failed: self.failed.clone(),
+            repeated: self.repeated,
+            flagged: u32::try_from(flagged).expect("a block has fewer runs"),
+        }
+    }
+
+    fn keep(&mut self, terms: &Terms, bench: usize, run: &Run) {
+        let side = run.order.side.clone();
+        if let Some(partner_of) = run.order.partner_of.clone() {
+            self.kept.entry((bench, partner_of)).or_default().partner = Some(run.clone());
+            return;
+        }
+        if let (Side::Candidate(id), Some(why)) = (&side, terms.failure(&run.measured)) {
+            self.failed.insert(id.clone(), why);
+            self.forget(&side);
+            return;
+        }
+        let kept = Kept {
+            own: Some(run.clone()),
+            // A repeat alone keeps the partner that may have run before it; one with the whole block has none.
+            partner: self
+                .kept
+                .remove(&(bench, side.clone()))
+                .and_then(|kept| kept.partner)
+                .filter(|partner| partner.order.repeat == run.order.repeat),
+        };
+        self.kept.insert((bench, side), kept);
+    }
+
+    fn forget(&mut self, side: &Side) {
+        self.sides.retain(|other| other != side);
+        self.kept.retain(|(_, other), _| other != side);
+        self.queue
+            .retain(|(_, order)| order.side != *side && order.partner_of.as_ref() != Some(side));
+    }
+
+    /// CA-71: the base's run takes its whole block with it, any other a fresh run of the base.
+    fn queue_repeats(&mut self, terms: &Terms) {
+        let again: Vec<(Cell, u32)> = self
+            .kept
+            .iter()
+            .filter(|(_, kept)| kept.is_disturbed() && kept.repeat() < terms.repeats)
+            .map(|(cell, kept)| (cell.clone(), kept.repeat() + 1))
+            .collect();
+        if let Some((_, repeat)) = again.iter().find(|((_, side), _)| *side == Side::Base) {
+            self.queue_all(terms, *repeat);
+        } else {
+            for ((bench, side), repeat) in again {
+                self.queue_pair(terms, bench, &side, repeat);
+            }
+        }
+        self.repeated += u32::try_from(self.queue.len()).expect("a block has fewer runs");
+    }
+
+    fn queue_all(&mut self, terms: &Terms, repeat: u32) {
+        let sides = self.sides.clone();
+        for (bench, Bench { name, .. }) in terms.benches.iter().enumerate() {
+            let drawn = order(
+                terms.seed,
+                &self.series,
+                (self.number, repeat),
+                name,
+                &sides,
+            );
+            for side in drawn {
+                self.push(terms, bench, side, repeat, None);
+            }
+        }
+    }
+
+    fn queue_pair(&mut self, terms: &Terms, bench: usize, side: &Side, repeat: u32) {
+        let name = &terms.benches[bench].name;
+        let pair = [Side::Base, side.clone()];
+        for drawn in order(terms.seed, &self.series, (self.number, repeat), name, &pair) {
+            let partner_of = (drawn == Side::Base).then(|| side.clone());
+            self.push(terms, bench, drawn, repeat, partner_of);
+        }
+    }
+
+    fn push(
+        &mut self,
+        terms: &Terms,
+        bench: usize,
+        side: Side,
+        repeat: u32,
+        partner_of: Option<Side>,
+    ) {
+        let order = RunOrder {
+            series: self.series.clone(),
+            block: self.number,
+            position: self.positions,
+            side,
+            bench: terms.benches[bench].name.clone(),
+            hash_seed: self.hash_seed,
+            repeat,
+            partner_of,
+        };
+        self.positions += 1;
+        self.queue.push_back((bench, order));
+    }
+
+    fn ratios(&self, terms: &Terms, side: &Side) -> Option<Ratios> {
+        Some(Ratios {
+            main: self.ratio(terms, side, terms.metric)?,
+            cpu: self.ratio(terms, side, Metric::Cpu),
+        })
+    }
+
+    /// CA-66: ln(t_side / t_base), weighted over bench commands.
+    fn ratio(&self, terms: &Terms, side: &Side, metric: Metric) -> Option<f64> {
+        let (mut sum, mut weights) = (0.0, 0.0);
+        for (bench, Bench { weight, .. }) in terms.benches.iter().enumerate() {
+            let kept = self.kept.get(&(bench, side.clone()))?;
+            let base = match &kept.partner {
+                Some(partner) => partner,
+                None => self.kept.get(&(bench, Side::Base))?.own.as_ref()?,
+            };
+            let own = kept.own.as_ref()?.measured.value(metric)?;
+            sum += weight * (own / base.measured.value(metric)?).ln();
+            weights += weight;
+        }
+        Some(sum / weights)
+    }
+}
