@@ -52,6 +52,12 @@ impl Beside {
 
     /// Puts it in its place. What is there already with the same bytes stays as it is.
     pub(crate) fn finish(mut self) -> io::Result<()> {
+        if fs::metadata(&self.place).is_ok_and(|there| !there.is_file()) {
+            // `/dev/null` or a pipe: written, and never replaced.
+            let mut to = OpenOptions::new().write(true).open(&self.place)?;
+            io::copy(&mut File::open(&self.temporary)?, &mut to)?;
+            return Ok(());
+        }
         if is_same(&self.temporary, &self.place)? {
             return Ok(());
         }

@@ -155,6 +155,32 @@ fn a_directory_that_cannot_be_written_is_read() {
     python(&shell, &script);
 }
 
+/// ST-73: a file is put in its place by its name; what is no file is written, and never replaced.
+#[test]
+fn a_pipe_or_a_device_is_not_replaced() {
+    let shell = Shell::new();
+    shell.write("agent.py", "def go(run): return {'output': {}}\n");
+    shell.write(
+        "study.yaml",
+        "study_id: d\ntitle: D\nagents: {a: 'agent.py:go'}\n",
+    );
+    ends(&run(&shell, &["run", "study.yaml", "--out", "out"]), 0);
+    let binary = fairtrial_tests::binary();
+    let script = format!(
+        "import os, stat, subprocess\n\
+         os.mkfifo('pipe')\n\
+         for words in (['report', 'out', '--out'], ['bundle', 'out', '--out'], ['plan', 'study.yaml', '--conditions']):\n    \
+         reader = subprocess.Popen(['cat', 'pipe'], stdout=subprocess.PIPE)\n    \
+         subprocess.run([{:?}, *words, 'pipe'], check=True, stdout=subprocess.DEVNULL, timeout=60)\n    \
+         said = reader.communicate(timeout=60)[0]\n    \
+         assert len(said) > 50, (words, said)\n    \
+         assert stat.S_ISFIFO(os.stat('pipe').st_mode), words\n\
+         assert not [name for name in os.listdir('.') if name.endswith('.new')]\n",
+        binary.display().to_string()
+    );
+    python(&shell, &script);
+}
+
 /// ST-84: a checkpoint of another seed, or of other types, is not this run's.
 #[test]
 fn a_checkpoint_that_does_not_fit_is_named_and_its_run_executed() {
