@@ -2,6 +2,7 @@
 
 mod broken;
 mod designs;
+mod engine_errors;
 mod meanwhile;
 mod modes;
 mod peers;

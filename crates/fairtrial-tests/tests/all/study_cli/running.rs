@@ -383,6 +383,58 @@ fn as_many_runs_at_once_as_there_are_workers() {
     };
     assert!(most("", &["-j", "1"], None) == 1.0);
     assert!(most(", parallelism: 1", &[], None) == 1.0);
-    assert!(most(", parallelism: 1", &["-j", "3"], None) <= 3.0);
     assert!(most("", &[], Some("1")) == 1.0);
+}
+
+/// ST-42, ST-90: with `-j 3` three runs go on at once, each in a process of its own; the flag wins over the file.
+#[test]
+fn runs_go_on_at_the_same_time() {
+    let shell = Shell::new();
+    let place = shell.path().join("there");
+    std::fs::create_dir(&place).expect("it can be made");
+    shell.write(
+        "agent.py",
+        "import os, pathlib, time\ndef go(run):\n    place = pathlib.Path(run['problem']['payload']['place'])\n    (place / \
+         str(os.getpid())).touch()\n    until = time.monotonic() + 30\n    while len(list(place.iterdir())) < 3:\n        if \
+         time.monotonic() > until: raise TimeoutError('alone')\n        time.sleep(0.005)\n    return {'output': {}}\n",
+    );
+    shell.write(
+        "study.yaml",
+        &format!(
+            "study_id: j\ntitle: J\nrun_budget: {{replicates: 3, parallelism: 1}}\nagents: {{a: {{python: 'agent.py:go', \
+             sandbox: none}}}}\nproblems: {{p: {{payload: {{place: '{}'}}}}}}\n",
+            place.display()
+        ),
+    );
+    ends(
+        &run(&shell, &["run", "study.yaml", "--out", "out", "-j", "3"]),
+        0,
+    );
+}
+
+/// ST-86: on a terminal how far it is; otherwise nothing but the summary, and with `--no-progress` not even there.
+#[test]
+fn progress_is_shown_on_a_terminal_only() {
+    let shell = Shell::new();
+    shell.write("agent.py", "def go(run): return {'output': {}}\n");
+    shell.write(
+        "study.yaml",
+        "study_id: p\ntitle: P\nfactors: {f: [1, 2, 3]}\nagents: {a: 'agent.py:go'}\n",
+    );
+    let args = |out: &'static str| vec!["run", "study.yaml", "--out", out];
+    let (code, shown) = shell.fairtrial(args("one")).run_on_terminal();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("3/3") && shown.contains("3 ok"), "{shown:?}");
+    let mut quiet = args("two");
+    quiet.push("--no-progress");
+    let (code, shown) = shell.fairtrial(quiet).run_on_terminal();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(
+        !shown.contains("3/3") && shown.contains("3 success"),
+        "{shown:?}"
+    );
+    let piped = run(&shell, &args("three"));
+    ends(&piped, 0);
+    assert_eq!(piped.stderr, "");
+    assert_eq!(piped.stdout.lines().count(), 3, "{}", piped.stdout);
 }
