@@ -4,6 +4,7 @@
 mod analysis_plans;
 mod arms;
 mod chart;
+mod cross;
 mod failed;
 mod failures;
 mod gather;

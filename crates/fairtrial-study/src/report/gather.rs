@@ -6,6 +6,7 @@ use crate::journal::{JournalError, Past, Status};
 use crate::json_text::parse_value;
 use crate::plan::{Plan, RunSpec};
 use crate::report::arms::Arms;
+use crate::report::cross::Cross;
 use crate::report::failures::Failures;
 use crate::report::groups::Groups;
 use crate::report::html::cut;
@@ -28,6 +29,8 @@ pub(crate) struct Gathered {
     pub(crate) arms: Vec<Arms>,
     /// By condition, agent, problem.
     pub(crate) groups: [Groups; 3],
+    /// By condition and agent.
+    pub(crate) cross: Option<Cross>,
     pub(crate) failures: Failures,
     /// Of evaluations.
     pub(crate) unevaluated: Failures,
@@ -102,12 +105,14 @@ impl Gathered {
         let arms = contrasts.map(|(place, contrast)| Arms::of(plan, contrast, &compared(place)));
         let arms = arms.collect();
         let count = outcomes.len();
+        let groups = [
+            conditions(plan, count),
+            actors(plan, "agent", count),
+            actors(plan, "problem", count),
+        ];
         Self {
-            groups: [
-                conditions(plan, count),
-                actors(plan, "agent", count),
-                actors(plan, "problem", count),
-            ],
+            cross: Cross::of(&groups[0], &groups[1], &outcomes),
+            groups,
             outcomes,
             arms,
             register,
@@ -142,10 +147,14 @@ impl Gathered {
             agent.to_owned(),
             problem.to_owned(),
         ];
-        for (groups, id) in self.groups.iter_mut().zip(ids) {
-            if let Some(place) = groups.place(&id) {
+        let [condition, agent, problem] = [0, 1, 2].map(|at| self.groups[at].place(&ids[at]));
+        for (groups, place) in self.groups.iter_mut().zip([condition, agent, problem]) {
+            if let Some(place) = place {
                 groups.add(place, status, outcomes, values);
             }
+        }
+        if let (Some(cross), Some(condition), Some(agent)) = (&mut self.cross, condition, agent) {
+            cross.add(condition, agent, outcomes, values);
         }
         if status.is_failure() {
             self.failures.add(record, || whose(plan, run));

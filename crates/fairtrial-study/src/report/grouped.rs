@@ -21,6 +21,9 @@ pub(crate) fn section(out: &mut String, gathered: &Gathered) {
             put(out, format_args!("<h2 id=\"{id}\">{title}</h2>\n"));
             part(out, groups, &gathered.outcomes);
         }
+        if let (Some(cross), "agents") = (&gathered.cross, id) {
+            cross.part(out, conditions, agents, &gathered.outcomes);
+        }
     }
 }
 

@@ -69,6 +69,11 @@ impl Groups {
         });
     }
 
+    /// Groups, shown or not.
+    pub(crate) fn total(&self) -> u64 {
+        self.groups.len() as u64 + self.left_out
+    }
+
     /// The group of an id, if it is shown.
     pub(crate) fn place(&self, id: &str) -> Option<usize> {
         self.places.get(id).copied()

@@ -252,3 +252,46 @@ fn many_runs_that_write_much_make_a_small_file() {
     assert_eq!(path.split('"').next().unwrap().matches('M').count(), 2000);
     assert!(html.matches("<summary><code>").count() <= 200);
 }
+
+/// ST-81
+#[test]
+fn agents_are_beside_each_other_in_every_condition() {
+    let crossed = |conditions: usize| {
+        let levels = (0..conditions).map(|level| format!("{{name: l{level}, value: {level}}}"));
+        let levels: Vec<_> = levels.collect();
+        let text = format!(
+            "study_id: s\ntitle: T\nfactors: [{{name: x, levels: [{}]}}]\nagent_specs: [a, b]\nproblem_ids: [p]\noutcomes:\n\
+             - {{name: w, source_table: runs, column: w, aggregation: mean}}\n\
+             - {{name: v, source_table: runs, column: v, aggregation: mean, primary: true}}\nrun_budget: {{replicates: 2}}\n",
+            levels.join(", ")
+        );
+        let study = Study::parse(Path::new("study.yaml"), &text, None);
+        let study = study.unwrap_or_else(|invalid| panic!("{invalid}"));
+        report(&study, |run| {
+            let is_b = run.agent_id().as_text() == Some("b");
+            let of_agent = if is_b { 40.0 } else { 20.0 };
+            (!is_b || level(run) > 0.0)
+                .then(|| value(of_agent + level(run) + f64::from(run.replicate)))
+        })
+    };
+    let html = crossed(2);
+    let table = html
+        .split("<h3>v by condition and agent</h3>")
+        .nth(1)
+        .unwrap();
+    let table = table.split("</table>").next().unwrap();
+    assert!(
+        table.contains("<th>Condition</th><th>a</th><th>b</th>"),
+        "{table}"
+    );
+    assert!(
+        table.contains("<td>21.5<small>[15.1, 27.9] · n = 2</small></td><td>–</td>"),
+        "{table}"
+    );
+    assert!(
+        table.contains("<td>22.5<small>[16.1, 28.9] · n = 2</small></td><td>42.5<small>"),
+        "{table}"
+    );
+    assert!(crossed(41).contains("No table: 41 conditions and 2 agents"));
+    assert!(!crossed(1).contains("by condition and agent"));
+}
