@@ -223,6 +223,11 @@ fn printed(outcome: &Outcome) -> Result<Value, NoResult> {
         )));
     }
     let text = outcome.stdout.text();
+    if text.trim().is_empty() {
+        return Err(NoResult::Bad(
+            "it printed nothing: one JSON object is expected on standard output".into(),
+        ));
+    }
     let error = match parse_value("stdout", &text) {
         Ok(value @ Value::Map(_)) => return Ok(value),
         Ok(other) => format!("stdout is {}, not an object", other.kind()),
