@@ -27,9 +27,7 @@ pub use base::{Base, Kind, MemoryBase};
 pub use candidate::{Staged, Terms, stage};
 pub use dedup::{Arrival, Dedup, Member};
 pub use fault::{ApplyError, FileFault, Rejection, StageError};
-pub use file_key::{
-    CandidateKey, PYTHON_KEY_FUNCTION, PYTHON_KEY_SOURCE, PythonKeys, is_python,
-};
+pub use file_key::{CandidateKey, PYTHON_KEY_FUNCTION, PYTHON_KEY_SOURCE, PythonKeys, is_python};
 pub use files::{Mode, Replacement};
 pub use given::{Content, Given, Place};
 pub use identity::CandidateId;

@@ -58,7 +58,7 @@ impl MemoryBase {
     /// # Panics
     /// If the path is none of a tree.
     #[must_use]
-    pub fn file(self, path: &str, bytes: impl AsRef<[u8]>) -> Self {
+    pub fn file(self, path: impl AsRef<[u8]>, bytes: impl AsRef<[u8]>) -> Self {
         self.file_with_mode(path, bytes, 0o644)
     }
 
@@ -67,7 +67,12 @@ impl MemoryBase {
     /// # Panics
     /// If the path is none of a tree.
     #[must_use]
-    pub fn file_with_mode(mut self, path: &str, bytes: impl AsRef<[u8]>, mode: u32) -> Self {
+    pub fn file_with_mode(
+        mut self,
+        path: impl AsRef<[u8]>,
+        bytes: impl AsRef<[u8]>,
+        mode: u32,
+    ) -> Self {
         let bytes = bytes.as_ref().into();
         self.insert(path, Some(Image::File { mode, bytes }));
         self
@@ -78,8 +83,8 @@ impl MemoryBase {
     /// # Panics
     /// If the path is none of a tree.
     #[must_use]
-    pub fn link(mut self, path: &str, target: &str) -> Self {
-        let target = target.as_bytes().into();
+    pub fn link(mut self, path: impl AsRef<[u8]>, target: impl AsRef<[u8]>) -> Self {
+        let target = target.as_ref().into();
         self.insert(path, Some(Image::Link { target }));
         self
     }
@@ -89,12 +94,12 @@ impl MemoryBase {
     /// # Panics
     /// If the path is none of a tree.
     #[must_use]
-    pub fn special(mut self, path: &str) -> Self {
+    pub fn special(mut self, path: impl AsRef<[u8]>) -> Self {
         self.insert(path, None);
         self
     }
 
-    fn insert(&mut self, path: &str, entry: Option<Image>) {
+    fn insert(&mut self, path: impl AsRef<[u8]>, entry: Option<Image>) {
         let path = TreePath::new(path).expect("a path of a tree");
         self.entries.insert(path, entry);
     }

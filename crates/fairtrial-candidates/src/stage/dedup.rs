@@ -114,11 +114,13 @@ impl Dedup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::{MemoryBase, PythonKeys};
     use crate::stage::patch::apply;
+    use crate::stage::{MemoryBase, PythonKeys};
 
     fn arrive(entry: usize, line: &str) -> (CandidateKey, Member) {
-        let base = MemoryBase::new().file("a.py", "x = 1\n").file("b.py", "long comment\n");
+        let base = MemoryBase::new()
+            .file("a.py", "x = 1\n")
+            .file("b.py", "long comment\n");
         let patch = format!("--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x = 1\n+{line}\n");
         let images = apply(patch.as_bytes(), &base).expect("applies");
         let mut python = PythonKeys::new();

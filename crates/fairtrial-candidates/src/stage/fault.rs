@@ -125,7 +125,9 @@ pub enum FileFault {
     LinkTarget,
     #[error("is binary, and the patch has no data for it: make it with `git diff --binary`")]
     NoBinaryData,
-    #[error("is binary, and the patch does not say for which content it was made: it has no `index` line")]
+    #[error(
+        "is binary, and the patch does not say for which content it was made: it has no `index` line"
+    )]
     NoIndexLine,
     #[error("is not the file that the binary patch was made for")]
     OtherPreimage,

@@ -25,7 +25,9 @@ pub const PYTHON_KEY_FUNCTION: &str = "keys";
 #[must_use]
 pub fn is_python(path: &TreePath) -> bool {
     let suffixes: [&[u8]; 3] = [b".py", b".pyi", b".pyw"];
-    suffixes.iter().any(|suffix| path.as_bytes().ends_with(suffix))
+    suffixes
+        .iter()
+        .any(|suffix| path.as_bytes().ends_with(suffix))
 }
 
 type Sha = [u8; 32];
@@ -148,7 +150,9 @@ mod tests {
     use crate::stage::patch::apply;
 
     fn change(base: &MemoryBase, file: &str, to: &str) -> PostImages {
-        let old = base.read(&TreePath::new(file).expect("a path")).expect("there");
+        let old = base
+            .read(&TreePath::new(file).expect("a path"))
+            .expect("there");
         let old = String::from_utf8(old).expect("text");
         let patch = format!("--- a/{file}\n+++ b/{file}\n@@ -1 +1 @@\n-{old}+{to}");
         apply(patch.as_bytes(), base).expect("applies")
@@ -157,27 +161,50 @@ mod tests {
     /// CA-17
     #[test]
     fn what_python_calls_equal_to_the_base_is_a_no_op() {
-        let base = MemoryBase::new().file("a.py", "x = 1\n").file("a.txt", "x = 1\n");
+        let base = MemoryBase::new()
+            .file("a.py", "x = 1\n")
+            .file("a.txt", "x = 1\n");
         let commented = change(&base, "a.py", "x = 1  # one\n");
         let text = change(&base, "a.txt", "x = 1  # one\n");
         let mut python = PythonKeys::new();
-        let asked = python.wanted([&commented, &text, &commented], &base).expect("reads");
+        let asked = python
+            .wanted([&commented, &text, &commented], &base)
+            .expect("reads");
         assert_eq!(asked, [b"x = 1  # one\n".to_vec(), b"x = 1\n".to_vec()]);
-        assert!(CandidateKey::new(&commented, &base, &python).expect("reads").is_some());
+        assert!(
+            CandidateKey::new(&commented, &base, &python)
+                .expect("reads")
+                .is_some()
+        );
         for text in asked {
             python.learn(&text, Some("same".to_owned()));
         }
-        assert_eq!(CandidateKey::new(&commented, &base, &python).expect("reads"), None);
+        assert_eq!(
+            CandidateKey::new(&commented, &base, &python).expect("reads"),
+            None
+        );
         // The same text under a name that is not Python's is no Python.
-        assert!(CandidateKey::new(&text, &base, &python).expect("reads").is_some());
-        assert!(python.wanted([&commented], &base).expect("reads").is_empty());
+        assert!(
+            CandidateKey::new(&text, &base, &python)
+                .expect("reads")
+                .is_some()
+        );
+        assert!(
+            python
+                .wanted([&commented], &base)
+                .expect("reads")
+                .is_empty()
+        );
     }
 
     /// CA-17
     #[test]
     fn what_python_cannot_parse_goes_by_its_text() {
         let base = MemoryBase::new().file("a.py", "x = 1\n");
-        let (one, other) = (change(&base, "a.py", "x = (\n"), change(&base, "a.py", "x =  (\n"));
+        let (one, other) = (
+            change(&base, "a.py", "x = (\n"),
+            change(&base, "a.py", "x =  (\n"),
+        );
         let mut python = PythonKeys::new();
         python.learn(b"x = (\n", None);
         python.learn(b"x =  (\n", None);

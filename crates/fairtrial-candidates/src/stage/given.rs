@@ -43,7 +43,9 @@ impl Given {
     /// A candidate from a patch file, called as the file is without its suffix.
     #[must_use]
     pub fn patch(source: usize, file_name: &[u8], text: Vec<u8>) -> Self {
-        let stem = file_name.strip_suffix(b".patch").or(file_name.strip_suffix(b".diff"));
+        let stem = file_name
+            .strip_suffix(b".patch")
+            .or(file_name.strip_suffix(b".diff"));
         let name = stem.filter(|stem| !stem.is_empty()).unwrap_or(file_name);
         Self::unnamed(source, file_name, 0, Content::Patch(text)).called(name)
     }
@@ -79,10 +81,29 @@ mod tests {
     #[test]
     fn candidates_come_by_source_then_name_then_line() {
         let patch = |source, name: &str| Given::patch(source, name.as_bytes(), Vec::new());
-        let line = |source, line| Given::unnamed(source, b"all.jsonl", line, Content::Patch(Vec::new()));
-        let mut given = [line(1, 10), patch(0, "b.diff"), line(1, 9), patch(2, "a.patch"), patch(0, "a.patch")];
+        let line =
+            |source, line| Given::unnamed(source, b"all.jsonl", line, Content::Patch(Vec::new()));
+        let mut given = [
+            line(1, 10),
+            patch(0, "b.diff"),
+            line(1, 9),
+            patch(2, "a.patch"),
+            patch(0, "a.patch"),
+        ];
         given.sort_by(|one, other| one.place.cmp(&other.place));
-        let order: Vec<_> = given.iter().map(|g| (g.name.as_str(), g.place.source, g.place.line)).collect();
-        assert_eq!(order, [("a", 0, 0), ("b", 0, 0), ("", 1, 9), ("", 1, 10), ("a", 2, 0)]);
+        let order: Vec<_> = given
+            .iter()
+            .map(|g| (g.name.as_str(), g.place.source, g.place.line))
+            .collect();
+        assert_eq!(
+            order,
+            [
+                ("a", 0, 0),
+                ("b", 0, 0),
+                ("", 1, 9),
+                ("", 1, 10),
+                ("a", 2, 0)
+            ]
+        );
     }
 }

@@ -50,7 +50,10 @@ const LONGEST_LINE: u64 = 8 * MOST_BYTES;
 
 fn read_line(source: usize, file: &str, line: usize, text: &[u8]) -> Result<Given, String> {
     if text.len() as u64 > LONGEST_LINE {
-        return Err(format!("has {} bytes, more than a candidate can need", text.len()));
+        return Err(format!(
+            "has {} bytes, more than a candidate can need",
+            text.len()
+        ));
     }
     let value = strict_json::read(text).map_err(|error| syntax(&error))?;
     let Value::Object(mut keys) = value else {
@@ -113,7 +116,8 @@ fn text_of(map: &mut Map<String, Value>, key: &str) -> Result<Option<String>, St
 
 fn read_files(files: Map<String, Value>) -> Result<Vec<(Vec<u8>, Replacement)>, String> {
     let read = files.into_iter().map(|(path, value)| {
-        let replacement = read_file(value).map_err(|what| format!("file `{}`: {what}", shown(path.as_bytes())))?;
+        let replacement = read_file(value)
+            .map_err(|what| format!("file `{}`: {what}", shown(path.as_bytes())))?;
         Ok((path.into_bytes(), replacement))
     });
     read.collect()
@@ -164,6 +168,8 @@ fn read_mode(mode: &Value) -> Result<GivenMode, String> {
     match bits {
         Some(0o120000 | 0o120777) => Ok(GivenMode::Link),
         Some(bits @ (0..=0o777 | 0o100000..=0o100777)) => Ok(GivenMode::File(bits as u32 & 0o777)),
-        _ => Err(format!("`mode` is {mode}, not one such as \"644\", \"755\" or \"120000\"")),
+        _ => Err(format!(
+            "`mode` is {mode}, not one such as \"644\", \"755\" or \"120000\""
+        )),
     }
 }

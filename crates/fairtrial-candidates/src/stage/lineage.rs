@@ -56,17 +56,29 @@ pub struct Lineage {
 /// The lineages of candidates, in their order. A parent is meant by its id, or by a name that only one candidate has.
 #[must_use]
 pub fn lineages(candidates: &[Ancestor]) -> Vec<Lineage> {
-    let parents: Vec<_> = candidates.iter().map(|one| parent_of(one, candidates)).collect();
+    let parents: Vec<_> = candidates
+        .iter()
+        .map(|one| parent_of(one, candidates))
+        .collect();
     let mut generations = HashMap::new();
     let numbered = (0..candidates.len()).map(|at| generation(at, &parents, &mut generations));
     let numbered: Vec<_> = numbered.collect();
     let all = candidates.iter().enumerate().map(|(at, one)| {
         let (known, generation) = (parents[at], numbered[at]);
-        let warning = one.parent.as_ref().and_then(|parent| match (known, generation) {
-            (None, _) => Some(format!("the parent `{parent}` of `{}` is not known", one.name)),
-            (Some(_), None) => Some(format!("`{}` descends from itself, by its parent `{parent}`", one.name)),
-            (Some(_), Some(_)) => None,
-        });
+        let warning = one
+            .parent
+            .as_ref()
+            .and_then(|parent| match (known, generation) {
+                (None, _) => Some(format!(
+                    "the parent `{parent}` of `{}` is not known",
+                    one.name
+                )),
+                (Some(_), None) => Some(format!(
+                    "`{}` descends from itself, by its parent `{parent}`",
+                    one.name
+                )),
+                (Some(_), Some(_)) => None,
+            });
         Lineage {
             parent: match known {
                 Some(at) => Some(candidates[at].id.clone()),
@@ -85,8 +97,14 @@ fn parent_of(one: &Ancestor, candidates: &[Ancestor]) -> Option<usize> {
     let parent = one.parent.as_ref()?;
     let staged = |other: &&(usize, &Ancestor)| !other.1.id.is_empty();
     let numbered: Vec<_> = candidates.iter().enumerate().collect();
-    let by_id = numbered.iter().filter(staged).find(|(_, other)| other.id == *parent);
-    let mut by_name = numbered.iter().filter(staged).filter(|(_, other)| other.name == *parent);
+    let by_id = numbered
+        .iter()
+        .filter(staged)
+        .find(|(_, other)| other.id == *parent);
+    let mut by_name = numbered
+        .iter()
+        .filter(staged)
+        .filter(|(_, other)| other.name == *parent);
     let found = by_id.or(match (by_name.next(), by_name.next()) {
         (Some(only), None) => Some(only),
         _ => None,
@@ -142,9 +160,15 @@ mod tests {
             candidate("c-1", "one", None),
             candidate("c-2", "two", Some("one")),
         ];
-        let found: Vec<_> = lineages(&all).into_iter().map(|one| (one.generation, one.parent)).collect();
+        let found: Vec<_> = lineages(&all)
+            .into_iter()
+            .map(|one| (one.generation, one.parent))
+            .collect();
         let expected = [(3, Some("c-2")), (1, None), (2, Some("c-1"))];
-        assert_eq!(found, expected.map(|(generation, parent)| (generation, parent.map(str::to_owned))));
+        assert_eq!(
+            found,
+            expected.map(|(generation, parent)| (generation, parent.map(str::to_owned)))
+        );
     }
 
     /// CA-19
@@ -161,7 +185,10 @@ mod tests {
         let found = lineages(&all);
         assert_eq!(found[0].parent.as_deref(), Some("c-9"));
         assert_eq!(found[0].generation, 1);
-        assert_eq!(found[0].warning.as_deref(), Some("the parent `c-9` of `one` is not known"));
+        assert_eq!(
+            found[0].warning.as_deref(),
+            Some("the parent `c-9` of `one` is not known")
+        );
         assert!(found[2].warning.is_some() && found[5].warning.is_some());
         assert!(found[1].warning.is_none() && found[3].warning.is_none());
     }
@@ -177,13 +204,25 @@ mod tests {
         ];
         for one in lineages(&all) {
             assert_eq!(one.generation, 1);
-            assert!(one.warning.expect("a warning").contains("descends from itself"));
+            assert!(
+                one.warning
+                    .expect("a warning")
+                    .contains("descends from itself")
+            );
         }
     }
 
     #[test]
     fn origins_show_as_reports_have_them() {
-        let all = [Origin::Given, Origin::Repair, Origin::Refine, Origin::Adaptive];
-        assert_eq!(all.map(|one| one.to_string()), ["given", "repair", "refine", "adaptive"]);
+        let all = [
+            Origin::Given,
+            Origin::Repair,
+            Origin::Refine,
+            Origin::Adaptive,
+        ];
+        assert_eq!(
+            all.map(|one| one.to_string()),
+            ["given", "repair", "refine", "adaptive"]
+        );
     }
 }

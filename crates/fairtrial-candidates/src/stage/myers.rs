@@ -29,14 +29,23 @@ fn common_ends(old: &[&[u8]], new: &[&[u8]]) -> (usize, usize) {
     let same = |pair: &(&&[u8], &&[u8])| pair.0 == pair.1;
     let first = old.iter().zip(new).take_while(same).count();
     let (old, new) = (&old[first..], &new[first..]);
-    let last = old.iter().rev().zip(new.iter().rev()).take_while(same).count();
+    let last = old
+        .iter()
+        .rev()
+        .zip(new.iter().rev())
+        .take_while(same)
+        .count();
     (first, last)
 }
 
 /// Lines as numbers, without those that only one side has: they cannot be in common.
 fn numbered(old: &[&[u8]], new: &[&[u8]]) -> (Vec<usize>, Vec<usize>) {
     let number_all = |lines: &[&[u8]]| -> HashMap<Vec<u8>, usize> {
-        lines.iter().enumerate().map(|(at, line)| (line.to_vec(), at)).collect()
+        lines
+            .iter()
+            .enumerate()
+            .map(|(at, line)| (line.to_vec(), at))
+            .collect()
     };
     let (of_old, of_new) = (number_all(old), number_all(new));
     let old = old.iter().filter_map(|line| of_new.get(*line).copied());
@@ -59,7 +68,11 @@ fn common_lines(old: &[usize], new: &[usize]) -> usize {
             let at = (k + most as isize + 1) as usize;
             let down = k == -(differences as isize)
                 || (k != differences as isize && reached[at - 1] < reached[at + 1]);
-            let mut x = if down { reached[at + 1] } else { reached[at - 1] + 1 };
+            let mut x = if down {
+                reached[at + 1]
+            } else {
+                reached[at - 1] + 1
+            };
             let mut y = (x as isize - k) as usize;
             while x < old.len() && y < new.len() && old[x] == new[y] {
                 (x, y) = (x + 1, y + 1);
@@ -87,7 +100,11 @@ mod tests {
         for one in old {
             let mut row = vec![0];
             for (at, other) in new.iter().enumerate() {
-                let best = if one == other { above[at] + 1 } else { row[at].max(above[at + 1]) };
+                let best = if one == other {
+                    above[at] + 1
+                } else {
+                    row[at].max(above[at + 1])
+                };
                 row.push(best);
             }
             above = row;
@@ -113,8 +130,13 @@ mod tests {
 
     #[test]
     fn a_huge_rewrite_takes_no_time_to_count() {
-        let forth: Vec<u8> = (0..200_000).flat_map(|n| format!("{n}\n").into_bytes()).collect();
-        let back: Vec<u8> = (0..200_000).rev().flat_map(|n| format!("{n}\n").into_bytes()).collect();
+        let forth: Vec<u8> = (0..200_000)
+            .flat_map(|n| format!("{n}\n").into_bytes())
+            .collect();
+        let back: Vec<u8> = (0..200_000)
+            .rev()
+            .flat_map(|n| format!("{n}\n").into_bytes())
+            .collect();
         let (added, removed) = added_and_removed(&forth, &back);
         assert_eq!(added, removed);
         assert!((190_000..=200_000).contains(&added), "{added}");

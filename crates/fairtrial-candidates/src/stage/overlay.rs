@@ -57,9 +57,7 @@ impl<'a> Overlay<'a> {
             Kind::Missing => Err(FileFault::Missing.of(path)),
             Kind::Directory => Err(FileFault::Directory.of(path)),
             Kind::Special => Err(FileFault::Special.of(path)),
-            Kind::File { size, .. } if size > MOST_BYTES => {
-                Err(FileFault::TooLarge(size).of(path))
-            }
+            Kind::File { size, .. } if size > MOST_BYTES => Err(FileFault::TooLarge(size).of(path)),
             Kind::File { mode, .. } => Ok(Image::File {
                 mode,
                 bytes: self.read(path)?.into(),

@@ -164,6 +164,9 @@ mod tests {
 
     #[test]
     fn names_of_any_bytes_show_on_one_line() {
-        assert_eq!(TreePath::new(b"a\n\xff").expect("valid").to_string(), r"a\n\xff");
+        assert_eq!(
+            TreePath::new(b"a\n\xff").expect("valid").to_string(),
+            r"a\n\xff"
+        );
     }
 }

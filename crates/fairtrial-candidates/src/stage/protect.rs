@@ -107,7 +107,11 @@ impl Rule {
 
 impl fmt::Display for Protect {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let globs: Vec<_> = self.rules.iter().map(|rule| rule.written.as_str()).collect();
+        let globs: Vec<_> = self
+            .rules
+            .iter()
+            .map(|rule| rule.written.as_str())
+            .collect();
         out.write_str(&globs.join(", "))
     }
 }
@@ -158,7 +162,10 @@ mod tests {
         let globs = ["data/", "!data/open", "*.lock"];
         assert_eq!(covering(&globs, "data/x/y"), Some("data/".to_owned()));
         assert_eq!(covering(&globs, "data/open/y"), None);
-        assert_eq!(covering(&globs, "data/open/y.lock"), Some("*.lock".to_owned()));
+        assert_eq!(
+            covering(&globs, "data/open/y.lock"),
+            Some("*.lock".to_owned())
+        );
         assert_eq!(covering(&[], "tests/a.py"), None);
     }
 

@@ -13,7 +13,6 @@ import warnings
 # Whoever calls one of these may see the names of locals. The first four are the specification's.
 REVEALING = {"locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe"}
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -63,22 +62,21 @@ class Scope:
         self.depth = parent.depth + 1 if parent else 0
         self.bound = set()
         self.kept = set()
-        self.elsewhere = set()  # declared global or nonlocal
+        self.global_names = set()  # declared so
+        self.nonlocal_names = set()
         self.new_names = {}
 
     def owner(self, name):
         """The scope whose local a name is, as seen from here; None for a global."""
         scope = self
         while scope.parent is not None:  # the module's names are globals
-            if name in scope.elsewhere:
-                if name in scope.globals_declared:
-                    return None
-            elif name in scope.bound and (scope is self or not scope.is_class):
+            seen = scope is self or not scope.is_class
+            if seen and name in scope.global_names:
+                return None
+            if seen and name in scope.bound and name not in scope.nonlocal_names:
                 return scope
             scope = scope.parent
         return None
-
-    globals_declared = frozenset()
 
     def new_name(self, name):
         """A name that no program can have, by the order in which names of this scope appear."""
@@ -107,6 +105,8 @@ class Renamer:
             self.visit_class(node)
         elif isinstance(node, COMPREHENSIONS):
             self.visit_comprehension(node)
+        elif type(node).__name__ == "TypeAlias":
+            self.visit_type_alias(node)
         else:
             self.rename_in(node)
             self.visit_all(ast.iter_child_nodes(node))
@@ -164,6 +164,20 @@ class Renamer:
         self.scope = scope
         self.visit_all(node.body)
         self.leave()
+        if with_types:
+            self.leave()
+
+    def visit_type_alias(self, node):
+        self.visit(node.name)
+        with_types = self.enter_type_parameters(node)
+        self.visit(node.value)
+        if with_types:
+            self.leave()
+
+    def visit_type_alias(self, node):
+        self.visit(node.name)
+        with_types = self.enter_type_parameters(node)
+        self.visit(node.value)
         if with_types:
             self.leave()
 
@@ -232,7 +246,6 @@ class Binder:
                 self.visit(node)
 
     def visit(self, node):
-        scope = self.scope
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             # Its name is seen by others (`__name__`), so it is kept.
             self.keep(node.name)
@@ -250,10 +263,9 @@ class Binder:
             self.visit(node.generators[0].iter)
             self.visit_walruses(node)
         elif isinstance(node, ast.Global):
-            scope.elsewhere.update(node.names)
-            scope.globals_declared = scope.globals_declared | set(node.names)
+            self.scope.global_names.update(node.names)
         elif isinstance(node, ast.Nonlocal):
-            scope.elsewhere.update(node.names)
+            self.scope.nonlocal_names.update(node.names)
         else:
             self.bind(node)
             self.visit_all(ast.iter_child_nodes(node))

@@ -12,7 +12,7 @@ use super::{Body, Section, Verb};
 use crate::stage::base::{Base, Kind};
 use crate::stage::fault::{ApplyError, FileFault, StageError};
 use crate::stage::image::{Image, PostImages};
-use crate::stage::overlay::{Overlay, too_large, MOST_BYTES};
+use crate::stage::overlay::{MOST_BYTES, Overlay, too_large};
 use crate::stage::path::TreePath;
 
 /// What a patch's text makes of the base.
@@ -35,6 +35,8 @@ enum Written {
     Changed,
     /// It came from elsewhere, or from nowhere.
     Arrived,
+    /// It went.
+    Gone,
 }
 
 struct Round<'a, 'b> {
@@ -90,10 +92,10 @@ impl<'a, 'b> Round<'a, 'b> {
     }
 
     fn delete(&mut self, path: &TreePath, section: &Section<'_>) -> Result<(), StageError> {
-        let old = self.now.image(path)?;
+        let old = self.current(path)?;
         check_type(path, &old, section)?;
         match changed(path, Some(&old), &section.body)?.is_empty() {
-            true => self.now.put(path.clone(), None),
+            true => self.go(path),
             false => return Err(FileFault::LeavesContent.of(path)),
         }
         Ok(())
@@ -105,7 +107,7 @@ impl<'a, 'b> Round<'a, 'b> {
         if from_nothing && self.now.kind(path)? == Kind::Missing {
             return self.create(path, section);
         }
-        let old = self.now.image(path)?;
+        let old = self.current(path)?;
         let new = successor(path, &old, section)?;
         self.now.put(path.clone(), Some(new));
         // What arrived before stays so: its place was made by another.
@@ -113,10 +115,16 @@ impl<'a, 'b> Round<'a, 'b> {
         Ok(())
     }
 
-    fn rename(&mut self, from: &TreePath, to: &TreePath, section: &Section<'_>) -> Result<(), StageError> {
+    fn rename(
+        &mut self,
+        from: &TreePath,
+        to: &TreePath,
+        section: &Section<'_>,
+    ) -> Result<(), StageError> {
         // Changed and then renamed: two patches in a row, and the later one means the changed file.
         let in_a_row = self.written.get(from) == Some(&Written::Changed);
-        let arrived_over_it = self.written.get(from) == Some(&Written::Arrived) && self.was_there(from)?;
+        let arrived_over_it =
+            self.written.get(from) == Some(&Written::Arrived) && self.was_there(from)?;
         let old = match in_a_row || !self.was_there(from)? {
             true => self.now.image(from)?,
             false => self.before.image(from)?,
@@ -125,14 +133,19 @@ impl<'a, 'b> Round<'a, 'b> {
         if from != to {
             self.check_free(to)?;
             if !arrived_over_it {
-                self.now.put(from.clone(), None);
+                self.go(from);
             }
         }
         self.arrive(to, new);
         Ok(())
     }
 
-    fn copy(&mut self, from: &TreePath, to: &TreePath, section: &Section<'_>) -> Result<(), StageError> {
+    fn copy(
+        &mut self,
+        from: &TreePath,
+        to: &TreePath,
+        section: &Section<'_>,
+    ) -> Result<(), StageError> {
         let old = match self.was_there(from)? {
             true => self.before.image(from)?,
             false => self.now.image(from)?,
@@ -141,6 +154,20 @@ impl<'a, 'b> Round<'a, 'b> {
         self.check_free(to)?;
         self.arrive(to, new);
         Ok(())
+    }
+
+    fn go(&mut self, path: &TreePath) {
+        self.now.put(path.clone(), None);
+        self.written.insert(path.clone(), Written::Gone);
+    }
+
+    /// What a path holds. One that this round has not written is looked at as it was before: a file may already stand
+    /// where its directory was.
+    fn current(&self, path: &TreePath) -> Result<Image, StageError> {
+        match self.written.contains_key(path) {
+            true => self.now.image(path),
+            false => self.before.image(path),
+        }
     }
 
     fn arrive(&mut self, path: &TreePath, image: Image) {
@@ -208,15 +235,17 @@ fn changed(path: &TreePath, old: Option<&Image>, body: &Body<'_>) -> Result<Vec<
     match body {
         Body::Absent => Err(FileFault::NoBinaryData.of(path)),
         Body::Binary(data) => data.apply(content).map_err(|fault| fault.of(path)),
-        Body::Text(hunks) => apply_hunks(content.unwrap_or_default(), hunks).map_err(|(number, fault)| {
-            let header = hunks[number].header.clone();
-            let error = ApplyError::Hunk {
-                file: path.clone(),
-                number: number + 1,
-                header,
-                fault,
-            };
-            error.into()
-        }),
+        Body::Text(hunks) => {
+            apply_hunks(content.unwrap_or_default(), hunks).map_err(|(number, fault)| {
+                let header = hunks[number].header.clone();
+                let error = ApplyError::Hunk {
+                    file: path.clone(),
+                    number: number + 1,
+                    header,
+                    fault,
+                };
+                error.into()
+            })
+        }
     }
 }

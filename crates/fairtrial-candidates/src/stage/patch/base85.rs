@@ -40,7 +40,16 @@ mod tests {
         assert_eq!(decode_line(b"C00001", &mut out), Some(()));
         assert_eq!(decode_line(b"D00960", &mut out), Some(()));
         assert_eq!(out, [0, 0, 0, 0, 0, 0xff, 0xff]);
-        for bad in [&b""[..], b"A", b"A0000", b"A00000x", b"100000", b"D~~~~~", b"A 0000", b"E00000"] {
+        for bad in [
+            &b""[..],
+            b"A",
+            b"A0000",
+            b"A00000x",
+            b"100000",
+            b"D~~~~~",
+            b"A 0000",
+            b"E00000",
+        ] {
             assert_eq!(decode_line(bad, &mut Vec::new()), None);
         }
     }

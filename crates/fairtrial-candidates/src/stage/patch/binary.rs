@@ -3,11 +3,11 @@
 use std::io::Read;
 
 use super::super::fault::FileFault;
+use super::super::overlay::MOST_BYTES;
 use super::base85::decode_line;
 use super::blob;
 use super::delta::apply_delta;
 use super::lines::{Lines, header};
-use super::super::overlay::MOST_BYTES;
 
 /// The data that makes the new file. What would lead back to the old one is read and left aside.
 #[derive(Debug, Clone)]
@@ -34,7 +34,8 @@ pub enum Encoding {
 impl<'a> BinaryData<'a> {
     /// Reads what follows the line `GIT binary patch`.
     pub(super) fn read(lines: &mut Lines<'a>) -> Result<Self, &'static str> {
-        let forward = Self::read_block(lines)?.ok_or("a binary part begins with `literal` or `delta`")?;
+        let forward =
+            Self::read_block(lines)?.ok_or("a binary part begins with `literal` or `delta`")?;
         Self::read_block(lines)?;
         Ok(forward)
     }
@@ -59,7 +60,12 @@ impl<'a> BinaryData<'a> {
         // The empty line after the last block is easily lost; the sizes tell whether anything else is.
         let lines = data;
         let ids = None;
-        Ok(Some(Self { encoding, size, lines, ids }))
+        Ok(Some(Self {
+            encoding,
+            size,
+            lines,
+            ids,
+        }))
     }
 
     /// The new file, if `old` is the one that the patch was made for.

@@ -1,7 +1,11 @@
 //! Git's deltas: a file written as pieces of another and bytes of its own.
 
 /// What a delta makes of a file. `most` bounds it whatever the delta says of itself.
-pub(super) fn apply_delta(delta: &[u8], source: &[u8], most: usize) -> Result<Vec<u8>, &'static str> {
+pub(super) fn apply_delta(
+    delta: &[u8],
+    source: &[u8],
+    most: usize,
+) -> Result<Vec<u8>, &'static str> {
     let mut reader = Reader(delta);
     if reader.size()? != source.len() {
         return Err("its delta was made for a file of another size");

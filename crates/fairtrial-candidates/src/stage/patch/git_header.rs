@@ -101,7 +101,9 @@ impl<'a> GitHeader<'a> {
             _ => return Err("the header has one of two names of a rename or copy".to_owned()),
         }
         let file = path(&self.file()?)?;
-        let null = |side: fn(&(RawName, RawName)) -> &RawName| self.names.as_ref().is_some_and(|n| side(n).is_null());
+        let null = |side: fn(&(RawName, RawName)) -> &RawName| {
+            self.names.as_ref().is_some_and(|n| side(n).is_null())
+        };
         let new_file = self.new_file || null(|names| &names.0);
         let deleted = self.deleted || null(|names| &names.1);
         match (new_file, deleted) {
@@ -117,13 +119,17 @@ impl<'a> GitHeader<'a> {
         let Some((old, new)) = &self.names else {
             let pair = self.pair.as_ref();
             let file = pair.and_then(|(old, new)| same_file(old, new));
-            return file.map(<[u8]>::to_vec).ok_or_else(|| "the `diff --git` line does not tell the file".to_owned());
+            return file
+                .map(<[u8]>::to_vec)
+                .ok_or_else(|| "the `diff --git` line does not tell the file".to_owned());
         };
         if let Some((first, second)) = &self.pair {
             for (named, expected) in [(old, first), (new, second)] {
                 if !named.is_null() && named.name != *expected {
                     let (named, expected) = (shown(&named.name), shown(expected));
-                    return Err(format!("`{named}` and the `diff --git` line's `{expected}` differ"));
+                    return Err(format!(
+                        "`{named}` and the `diff --git` line's `{expected}` differ"
+                    ));
                 }
             }
             return Ok(same_file(first, second).unwrap_or(second).to_vec());
@@ -144,8 +150,12 @@ pub(super) fn plain_file(old: &RawName, new: &RawName) -> Result<Vec<u8>, String
 
 /// The `---` and `+++` lines, if they are next.
 pub(super) fn read_names(lines: &mut Lines<'_>) -> Result<Option<(RawName, RawName)>, String> {
-    let old = lines.peek().and_then(|line| header(line).strip_prefix(b"--- "));
-    let new = lines.peek_second().and_then(|line| header(line).strip_prefix(b"+++ "));
+    let old = lines
+        .peek()
+        .and_then(|line| header(line).strip_prefix(b"--- "));
+    let new = lines
+        .peek_second()
+        .and_then(|line| header(line).strip_prefix(b"+++ "));
     let (Some(old), Some(new)) = (old, new) else {
         return Ok(None);
     };
@@ -166,5 +176,10 @@ fn read_name(text: &[u8]) -> Result<Vec<u8>, String> {
 
 fn read_mode(digits: &[u8]) -> Result<FileMode, String> {
     let digits = digits.trim_ascii_end();
-    FileMode::read(digits).ok_or_else(|| format!("`{}` is the mode of neither a file nor a link", shown(digits)))
+    FileMode::read(digits).ok_or_else(|| {
+        format!(
+            "`{}` is the mode of neither a file nor a link",
+            shown(digits)
+        )
+    })
 }

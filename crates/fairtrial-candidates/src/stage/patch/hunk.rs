@@ -48,7 +48,9 @@ impl<'a> Hunk<'a> {
         let line = header(lines.next().unwrap_or_default());
         let shown: String = shown(line).chars().take(SHOWN_HEADER).collect();
         let Some(((old_start, old_count), (_, new_count))) = read_ranges(line) else {
-            return Err(format!("`{shown}` is no hunk header: `@@ -1,3 +1,4 @@` would be"));
+            return Err(format!(
+                "`{shown}` is no hunk header: `@@ -1,3 +1,4 @@` would be"
+            ));
         };
         let mut hunk = Self {
             header: shown,
@@ -80,7 +82,9 @@ impl<'a> Hunk<'a> {
                 Some((b' ', text)) => (Side::Both, text),
                 Some((b'-', text)) => (Side::Old, text),
                 Some((b'+', text)) => (Side::New, text),
-                Some(_) => return Err(self.fault("ends before it has the lines that its header says")),
+                Some(_) => {
+                    return Err(self.fault("ends before it has the lines that its header says"));
+                }
             };
             let room = |left: usize, counts: bool| left.checked_sub(usize::from(counts));
             let left = (room(old, side != Side::New), room(new, side != Side::Old));
@@ -89,7 +93,11 @@ impl<'a> Hunk<'a> {
             };
             (old, new) = (old_left, new_left);
             let newline = true;
-            self.lines.push(HunkLine { side, text, newline });
+            self.lines.push(HunkLine {
+                side,
+                text,
+                newline,
+            });
             lines.next();
         }
         if lines.peek().is_some_and(|line| line.starts_with(b"\\")) {
@@ -182,7 +190,8 @@ mod tests {
 
     #[test]
     fn a_hunk_has_the_lines_that_its_header_counts() {
-        let hunk = read(b"@@ -3 +3,2 @@ def f():\n-a\n+b\r\n+c\n\\ No newline at end of file\n").expect("a hunk");
+        let hunk = read(b"@@ -3 +3,2 @@ def f():\n-a\n+b\r\n+c\n\\ No newline at end of file\n")
+            .expect("a hunk");
         assert_eq!((hunk.old_start, hunk.old_count, hunk.new_count), (3, 1, 2));
         assert_eq!(hunk.header, "@@ -3 +3,2 @@ def f():");
         assert_eq!(hunk.lines[1].text, b"b\r");
@@ -191,7 +200,10 @@ mod tests {
 
     #[test]
     fn an_empty_line_is_empty_context() {
-        assert_eq!(read(b"@@ -1,2 +1 @@\n\n-x\n").expect("a hunk").lines[0].text, b"");
+        assert_eq!(
+            read(b"@@ -1,2 +1 @@\n\n-x\n").expect("a hunk").lines[0].text,
+            b""
+        );
     }
 
     /// CA-13
@@ -206,7 +218,10 @@ mod tests {
             (b"@@ -0,1 +1 @@\n-a\n+b\n", "is no hunk header"),
             (b"@@ -1,99999999999999999999 +1 @@\n", "is no hunk header"),
             (b"@@ -1 +1 @@\n\\ No newline\n", "after no line"),
-            (b"@@ -1,2 +0,0 @@\n-a\n\\ No newline\n-b\n", "after one without"),
+            (
+                b"@@ -1,2 +0,0 @@\n-a\n\\ No newline\n-b\n",
+                "after one without",
+            ),
         ];
         for (text, message) in table {
             let fault = read(text).expect_err("not a hunk");

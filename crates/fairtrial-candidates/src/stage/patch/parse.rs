@@ -111,7 +111,10 @@ fn read_plain<'a>(lines: &mut Lines<'a>) -> Result<Option<Section<'a>>, String> 
     let [first, ..] = &hunks[..] else {
         return Err(format!("`{file}` has no hunk"));
     };
-    let (no_old, no_new) = (first.old_start == 0, hunks.len() == 1 && first.new_count == 0);
+    let (no_old, no_new) = (
+        first.old_start == 0,
+        hunks.len() == 1 && first.new_count == 0,
+    );
     let verb = match () {
         () if old.is_null() || (old.epoch && no_old) => Verb::Create(file),
         () if new.is_null() || (new.epoch && no_new) => Verb::Delete(file),
@@ -130,7 +133,9 @@ fn read_hunks<'a>(lines: &mut Lines<'a>) -> Result<Vec<Hunk<'a>>, String> {
     while lines.peek().is_some_and(|line| line.starts_with(b"@@ ")) {
         let number = lines.number;
         let hunk = Hunk::read(lines);
-        hunks.push(hunk.map_err(|message| format!("hunk {} (line {number}): {message}", hunks.len() + 1))?);
+        hunks.push(
+            hunk.map_err(|message| format!("hunk {} (line {number}): {message}", hunks.len() + 1))?,
+        );
     }
     Ok(hunks)
 }

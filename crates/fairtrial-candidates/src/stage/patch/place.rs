@@ -30,7 +30,9 @@ pub enum HunkFault {
         stated: usize,
     },
     /// So many hunks are out of place that looking for them would take too long.
-    #[error("it is not at line {stated}, and the patch has too many such hunks to look for them all")]
+    #[error(
+        "it is not at line {stated}, and the patch has too many such hunks to look for them all"
+    )]
     TooCostly {
         /// The line that the header says.
         stated: usize,
@@ -135,10 +137,18 @@ impl Placer<'_> {
 
     fn is_at(&self, index: usize, hunk: &Hunk<'_>, old: &[FileLine<'_>]) -> bool {
         // What is added after a last line without a newline would be glued to it.
-        let glued = old.is_empty() && index > 0 && self.lines.get(index - 1).is_some_and(|(_, newline)| !newline);
+        let glued = old.is_empty()
+            && index > 0
+            && self
+                .lines
+                .get(index - 1)
+                .is_some_and(|(_, newline)| !newline);
         index >= self.done
             && !glued
-            && self.lines.get(index..).is_some_and(|rest| rest.starts_with(old))
+            && self
+                .lines
+                .get(index..)
+                .is_some_and(|rest| rest.starts_with(old))
             && self.ends_well(index + old.len(), hunk)
     }
 

@@ -40,9 +40,9 @@ fn escape(text: &[u8]) -> Option<(u8, &[u8])> {
 fn octal(text: &[u8]) -> Option<(u8, &[u8])> {
     let (digits, rest) = text.split_at_checked(3)?;
     let all_octal = digits.iter().all(|digit| (b'0'..=b'7').contains(digit));
-    let value = digits
-        .iter()
-        .fold(0u32, |value, digit| value * 8 + u32::from(digit.wrapping_sub(b'0')));
+    let value = digits.iter().fold(0u32, |value, digit| {
+        value * 8 + u32::from(digit.wrapping_sub(b'0'))
+    });
     match all_octal {
         true => Some((u8::try_from(value).ok()?, rest)),
         false => None,
@@ -65,7 +65,15 @@ mod tests {
         for (text, name, rest) in table {
             assert_eq!(unquote(text), Some((name.to_vec(), rest)));
         }
-        for bad in [&b"a"[..], b"\"a", b"\"\\", b"\"\\z\"", b"\"\\48\"", b"\"\\39\"", b"\"\\1\""] {
+        for bad in [
+            &b"a"[..],
+            b"\"a",
+            b"\"\\",
+            b"\"\\z\"",
+            b"\"\\48\"",
+            b"\"\\39\"",
+            b"\"\\1\"",
+        ] {
             assert_eq!(unquote(bad), None, "{}", bad.escape_ascii());
         }
     }

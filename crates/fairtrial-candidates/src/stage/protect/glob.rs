@@ -26,7 +26,10 @@ enum Token {
     /// `?`
     One,
     Byte(u8),
-    Set { negated: bool, ranges: Vec<(u8, u8)> },
+    Set {
+        negated: bool,
+        ranges: Vec<(u8, u8)>,
+    },
 }
 
 impl Glob {
@@ -82,10 +85,15 @@ fn fit_parts(parts: &[Part], components: &[&[u8]]) -> bool {
         for from in (0..used.len()).filter(|from| used[*from]) {
             match part {
                 // At the end it means what is inside, not the directory itself.
-                Part::Any if last => next[(from + 1).min(components.len())..].fill(from < components.len()),
+                Part::Any if last => {
+                    next[(from + 1).min(components.len())..].fill(from < components.len())
+                }
                 Part::Any => next[from..].fill(true),
                 Part::One(tokens) => {
-                    if components.get(from).is_some_and(|name| fit_tokens(tokens, name)) {
+                    if components
+                        .get(from)
+                        .is_some_and(|name| fit_tokens(tokens, name))
+                    {
                         next[from + 1] = true;
                     }
                 }
@@ -126,7 +134,9 @@ impl Token {
             Self::One => true,
             Self::Byte(own) => *own == byte,
             Self::Set { negated, ranges } => {
-                let inside = ranges.iter().any(|(low, high)| (*low..=*high).contains(&byte));
+                let inside = ranges
+                    .iter()
+                    .any(|(low, high)| (*low..=*high).contains(&byte));
                 inside != *negated
             }
         }
@@ -163,7 +173,12 @@ fn read_set(text: &[u8]) -> Result<(Token, &[u8]), &'static str> {
         Some(b'!' | b'^') => (true, &text[1..]),
         _ => (false, text),
     };
-    let end = text.iter().skip(1).position(|byte| *byte == b']').ok_or(unclosed)? + 1;
+    let end = text
+        .iter()
+        .skip(1)
+        .position(|byte| *byte == b']')
+        .ok_or(unclosed)?
+        + 1;
     let (mut members, rest) = (&text[..end], &text[end + 1..]);
     let mut ranges = Vec::new();
     while let [low, after @ ..] = members {
