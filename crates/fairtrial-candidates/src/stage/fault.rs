@@ -119,8 +119,6 @@ pub enum FileFault {
     LeavesContent,
     #[error("is a submodule, which candidates cannot change")]
     Submodule,
-    #[error("would get the mode `{0}`, which is neither of a file nor of a link")]
-    Mode(String),
     #[error("would become a link to nothing")]
     LinkTarget,
     #[error("is binary, and the patch has no data for it: make it with `git diff --binary`")]

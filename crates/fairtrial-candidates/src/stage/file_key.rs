@@ -60,7 +60,6 @@ impl PythonKeys {
         };
         for images in candidates {
             for (path, image) in images.iter().filter(|(path, _)| is_python(path)) {
-                // Only where there was a file before and is one now can two texts be the same program.
                 if let Some(Image::File { bytes, .. }) = image {
                     want(bytes);
                     if let Some((_, old)) = base_file(path, base)? {

@@ -68,6 +68,17 @@ pub enum Verb {
     },
 }
 
+impl Verb {
+    /// The file that it leaves, or takes away.
+    #[must_use]
+    pub fn file(&self) -> &TreePath {
+        match self {
+            Self::Create(file) | Self::Delete(file) | Self::Modify(file) => file,
+            Self::Rename { to, .. } | Self::Copy { to, .. } => to,
+        }
+    }
+}
+
 /// How the content changes.
 #[derive(Debug, Clone)]
 pub enum Body<'a> {

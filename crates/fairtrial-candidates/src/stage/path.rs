@@ -122,7 +122,8 @@ mod tests {
     /// CA-14
     #[test]
     fn paths_that_lead_elsewhere_are_refused() {
-        let table: [(&[u8], fn(String) -> PathFault); 14] = [
+        type Fault = fn(String) -> PathFault;
+        let table: [(&[u8], Fault); 14] = [
             (b"", PathFault::Empty),
             (b".", PathFault::Empty),
             (b"a/", PathFault::Empty),

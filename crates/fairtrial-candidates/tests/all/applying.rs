@@ -347,7 +347,7 @@ fn what_does_not_apply_names_file_hunk_and_reason() {
         ),
         (
             "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+A\n+B\n",
-            "line 1 of the patch: hunk 1 (line 3): hunk `@@ -1 +1 @@` has more lines than its header says",
+            "line 1 of the patch: `f`, hunk 1 (`@@ -1 +1 @@`): it has more lines than its header says",
         ),
     ];
     for (patch, reason) in table {

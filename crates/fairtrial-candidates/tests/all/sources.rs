@@ -86,7 +86,7 @@ fn a_malformed_line_fails_alone() {
         .collect();
     assert_eq!(shown.len(), 6);
     assert_eq!(
-        (shown[0].clone(), shown[2].clone(), shown[5].clone()),
+        (shown[0], shown[2], shown[5]),
         (Ok("dir/c.jsonl:1"), Ok("dir/c.jsonl:4"), Ok("last"))
     );
     let fault = lines[1].as_ref().expect_err("unknown key");

@@ -43,13 +43,13 @@ pub enum Side {
 const SHOWN_HEADER: usize = 120;
 
 impl<'a> Hunk<'a> {
-    /// Reads a hunk whose `@@` line is next. The message starts with what is wrong.
+    /// Reads a hunk whose `@@` line is next. The message goes on from the hunk's number.
     pub(super) fn read(lines: &mut Lines<'a>) -> Result<Self, String> {
         let line = header(lines.next().unwrap_or_default());
         let shown: String = shown(line).chars().take(SHOWN_HEADER).collect();
         let Some(((old_start, old_count), (_, new_count))) = read_ranges(line) else {
             return Err(format!(
-                "`{shown}` is no hunk header: `@@ -1,3 +1,4 @@` would be"
+                "(`{shown}`): this is no hunk header, `@@ -1,3 +1,4 @@` would be"
             ));
         };
         let mut hunk = Self {
@@ -131,7 +131,7 @@ impl<'a> Hunk<'a> {
     }
 
     fn fault(&self, what: &str) -> String {
-        format!("hunk `{}` {what}", self.header)
+        format!("(`{}`): it {what}", self.header)
     }
 
     /// The lines it must find.
@@ -214,9 +214,12 @@ mod tests {
             (b"@@ -1 +1 @@\n-a\n-b\n", "more lines"),
             (b"@@ -1 +1 @@\n-a\n+b\n c\n", "more lines"),
             (b"@@ -1,3 +1 @@\n-a\n@@ -5 +4 @@\n", "ends before"),
-            (b"@@ ... @@\n-a\n", "is no hunk header"),
-            (b"@@ -0,1 +1 @@\n-a\n+b\n", "is no hunk header"),
-            (b"@@ -1,99999999999999999999 +1 @@\n", "is no hunk header"),
+            (b"@@ ... @@\n-a\n", "this is no hunk header"),
+            (b"@@ -0,1 +1 @@\n-a\n+b\n", "this is no hunk header"),
+            (
+                b"@@ -1,99999999999999999999 +1 @@\n",
+                "this is no hunk header",
+            ),
             (b"@@ -1 +1 @@\n\\ No newline\n", "after no line"),
             (
                 b"@@ -1,2 +0,0 @@\n-a\n\\ No newline\n-b\n",

@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn a_git_line_is_split_where_both_halves_mean_one_file() {
-        let table: [(&[u8], Option<(&[u8], &[u8])>); 7] = [
+        type Names = Option<(&'static [u8], &'static [u8])>;
+        let table: [(&[u8], Names); 7] = [
             (b"a/x b/x", Some((b"a/x", b"b/x"))),
             (b"a/x y b/x y", Some((b"a/x y", b"b/x y"))),
             (b"x b x b", Some((b"x b", b"x b"))),

@@ -91,7 +91,7 @@ fn read_git<'a>(lines: &mut Lines<'a>) -> Result<Section<'a>, String> {
             lines.next();
             Body::Absent
         }
-        _ => Body::Text(read_hunks(lines)?),
+        _ => Body::Text(read_hunks(lines, verb.file())?),
     };
     Ok(Section {
         verb,
@@ -107,7 +107,7 @@ fn read_plain<'a>(lines: &mut Lines<'a>) -> Result<Option<Section<'a>>, String> 
         return Ok(None);
     };
     let file = TreePath::new(plain_file(&old, &new)?).map_err(|fault| fault.to_string())?;
-    let hunks = read_hunks(lines)?;
+    let hunks = read_hunks(lines, &file)?;
     let [first, ..] = &hunks[..] else {
         return Err(format!("`{file}` has no hunk"));
     };
@@ -128,14 +128,12 @@ fn read_plain<'a>(lines: &mut Lines<'a>) -> Result<Option<Section<'a>>, String> 
     }))
 }
 
-fn read_hunks<'a>(lines: &mut Lines<'a>) -> Result<Vec<Hunk<'a>>, String> {
+fn read_hunks<'a>(lines: &mut Lines<'a>, file: &TreePath) -> Result<Vec<Hunk<'a>>, String> {
     let mut hunks = Vec::new();
     while lines.peek().is_some_and(|line| line.starts_with(b"@@ ")) {
-        let number = lines.number;
+        let number = hunks.len() + 1;
         let hunk = Hunk::read(lines);
-        hunks.push(
-            hunk.map_err(|message| format!("hunk {} (line {number}): {message}", hunks.len() + 1))?,
-        );
+        hunks.push(hunk.map_err(|message| format!("`{file}`, hunk {number} {message}"))?);
     }
     Ok(hunks)
 }
