@@ -1,5 +1,6 @@
-//! Rival candidates: measured side by side, judged, ranked.
+//! Candidates against a repository: what each changes, whether that is right, and how fast it is.
 //!
-//! Makes no call to the operating system: it says what is to run, and is told what came of it.
+//! Makes no call to the operating system: it is handed what it reads, says what is to be run, and is told what came of it.
 
 pub mod measure;
+pub mod stage;
