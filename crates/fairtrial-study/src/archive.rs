@@ -1,7 +1,7 @@
 //! A directory as one file: the same bytes for the same content (ST-80).
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::{Compression, GzBuilder};
@@ -42,15 +42,16 @@ pub fn bundle(directory: &Path, reader: &Reader, target: &Path, scratch: &Path) 
 }
 
 fn append(archive: &mut Builder<impl Write>, name: &Path, source: &Path) -> io::Result<()> {
-    let bytes = fs::read(source)?;
+    let file = fs::File::open(source)?;
+    let size = file.metadata()?.len();
     let mut header = Header::new_gnu();
     header.set_entry_type(EntryType::Regular);
-    header.set_size(bytes.len() as u64);
+    header.set_size(size);
     header.set_mode(0o644);
     header.set_mtime(0);
     header.set_uid(0);
     header.set_gid(0);
-    archive.append_data(&mut header, name, bytes.as_slice())
+    archive.append_data(&mut header, name, file.take(size))
 }
 
 /// All files below a directory but the journal's log and lock, and what is half written.
@@ -64,7 +65,7 @@ fn list(root: &Path, below: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
             list(root, &path, found)?;
         } else if kind.is_file()
             && !name.starts_with("journal.sqlite-")
-            && !name.starts_with('.')
+            && !(name.starts_with('.') && name.ends_with(".new"))
             && name != "journal.lock"
         {
             found.push(path);

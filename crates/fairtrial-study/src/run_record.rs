@@ -6,6 +6,7 @@ use crate::canonical::{canonical_json, stable_id};
 use crate::clock::{Precision, time_text};
 use crate::compat::Compat;
 use crate::describe::{self, recorded_problem};
+use crate::fault::Fault;
 use crate::journal::{EvaluationRow, FinishRow, History, JournalError, Reader, StartRow, Status};
 use crate::json_text::parse_value;
 use crate::plan::{Plan, RunSpec};
@@ -77,13 +78,16 @@ impl RunRecord {
             return Ok(None);
         };
         let (Some(row), Some(finish)) = (reader.start(start)?, reader.finish(start)?) else {
-            return Ok(None); // recorded after `history` was read
+            return Err(reader.damaged(format!("an end of {} is gone", run.run_id)));
         };
         let evaluation = reader.evaluation(start)?;
         let attempts = past.attempts.into();
-        Ok(Some(Self::new(
-            plan, run, attempts, row, finish, evaluation,
-        )))
+        let record = Self::new(plan, run, attempts, row, finish, evaluation);
+        let record = record.map_err(|fault| {
+            let run_id = &run.run_id;
+            reader.damaged(format!("what it holds of {run_id} cannot be read: {fault}"))
+        });
+        record.map(Some)
     }
 
     /// Puts together what is known.
@@ -94,10 +98,10 @@ impl RunRecord {
         start: StartRow,
         finish: FinishRow,
         evaluation: Option<EvaluationRow>,
-    ) -> Self {
-        let json = |text: &str| parse_value("journal", text).unwrap_or(Value::Null);
-        let result = finish.result.as_deref().map_or(Value::Null, json);
-        let outcome = json(&finish.outcome);
+    ) -> Result<Self, Fault> {
+        let json = |text: &str| parse_value("journal", text);
+        let result = finish.result.as_deref().map_or(Ok(Value::Null), json)?;
+        let outcome = json(&finish.outcome)?;
         let at = |name: &str| {
             let number = outcome.get("metrics").and_then(|m| m.get(name))?;
             match number {
@@ -112,7 +116,7 @@ impl RunRecord {
             .unwrap_or(0.0);
         let (evaluation_status, rows, evaluation_outcome) = match &evaluation {
             None => ("none".to_owned(), Value::Null, Value::Null),
-            Some(row) => (row.status.clone(), json(&row.rows), json(&row.outcome)),
+            Some(row) => (row.status.clone(), json(&row.rows)?, json(&row.outcome)?),
         };
         let started_at_ns = at("started_at_ns").unwrap_or(start.started_at_ns);
         let finished_at_ns = at("finished_at_ns").unwrap_or(finish.finished_at_ns);
@@ -139,7 +143,7 @@ impl RunRecord {
         if record.status == Status::Success {
             record.fill(plan, run, &result);
         }
-        record
+        Ok(record)
     }
 
     fn fill(&mut self, plan: &Plan<'_>, run: &RunSpec<'_>, result: &Value) {

@@ -233,6 +233,8 @@ class Terms:
     def _set_env(self, changes):
         """From what the call before had: what both have costs a comparison."""
         wanted = {_os_bytes(name): value if value is None else _os_bytes(value) for name, value in changes.items()}
+        self.env_asked = None  # should one be refused, the next call takes back what was set
+        self.env_changes = {**wanted, **self.env_changes}
         for name in self.env_changes:
             if name not in wanted:
                 self._set_variable(name, self.base_env.get(name))

@@ -355,7 +355,7 @@ def test_tables_are_those_of_programs_in_files(study, tmp_path):
 
 
 def test_a_study_that_is_there_is_not_overwritten(perform):
-    """ST-62"""
+    """ST-64"""
     perform(doubled)
     with pytest.raises(FileExistsError, match="resume=True"):
         perform(doubled)

@@ -17,6 +17,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<ExitCode, Failure> {
     let (study, input) = recorded_study(&args.directory)?;
     let plan = Plan::build(&study, None).map_err(invalid)?;
     let reader = Reader::open(&args.directory).map_err(refused)?;
+    reader.hold_still().map_err(refused)?;
     let scratch = scratch()?;
     let found = fairtrial_study::verify(&plan, &reader, &args.directory, scratch.path(), input)
         .map_err(Failure::attempting("cannot verify it"))?;

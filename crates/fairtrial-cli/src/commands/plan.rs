@@ -1,5 +1,6 @@
 //! `fairtrial plan`: what a study would run.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -34,13 +35,13 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
         write_conditions(&plan, path)?;
     }
     let directory = args.out.as_ref().unwrap_or(&study.output_dir);
-    let shown = decided(&plan, directory, |decide| {
+    let shown = decided(&plan, directory, |decide, rate| {
         if args.json {
             let mut out = BufWriter::with_capacity(1 << 16, Shown::on(io::stdout()));
             plan.write_json(decide, &plan.warnings, &mut out)
                 .and_then(|()| out.flush())
         } else {
-            show(&plan, decide)
+            show(&plan, decide, rate)
         }
     })?;
     match shown {
@@ -68,21 +69,23 @@ pub(crate) fn planned(study: &Study) -> Result<Plan<'static>, Failure> {
 fn decided<T>(
     plan: &Plan<'_>,
     directory: &Path,
-    act: impl FnOnce(&dyn Decide) -> T,
+    act: impl FnOnce(&dyn Decide, Option<f64>) -> T,
 ) -> Result<T, Failure> {
     let failed = |error: JournalError| Failure::Usage(error.to_string());
     let reader = match Reader::open(directory) {
         Ok(reader) => reader,
-        Err(JournalError::Missing(_)) => return Ok(act(&Fresh)),
+        Err(JournalError::Missing(_)) => return Ok(act(&Fresh, None)),
         Err(error) => return Err(failed(error)),
     };
     let Ok(ready) = Ready::load(plan) else {
-        return Ok(act(&Fresh)); // its agents are the host program's
+        return Ok(act(&Fresh, None)); // its agents are the host program's
     };
+    reader.hold_still().map_err(failed)?;
     let history = reader.history().map_err(failed)?;
+    let rate = reader.rate().map_err(failed)?;
     let wishes = Wishes::default();
     let recorded = Recorded::new(plan, &history, &reader, &ready, &wishes).map_err(failed)?;
-    Ok(act(&recorded))
+    Ok(act(&recorded, rate))
 }
 
 /// Each fault on a line of its own.
@@ -106,7 +109,35 @@ fn write_conditions(plan: &Plan<'_>, path: &Path) -> Result<(), Failure> {
     })
 }
 
-fn show(plan: &Plan<'_>, decide: &dyn Decide) -> io::Result<()> {
+/// `run 10 (8 new, 2 cancelled), reuse 5 (finished)`.
+fn actions(reasons: &BTreeMap<(&'static str, String), u64>) -> String {
+    let mut said = Vec::new();
+    for action in ["run", "reuse", "evaluate", "rerun"] {
+        let of_it: Vec<_> = reasons
+            .iter()
+            .filter(|((of, _), _)| *of == action)
+            .map(|((_, reason), count)| (reason, count))
+            .collect();
+        let all: u64 = of_it.iter().map(|(_, count)| **count).sum();
+        match &of_it[..] {
+            [] => {}
+            [(reason, _)] => said.push(format!("{action} {all} ({reason})")),
+            several => {
+                let parts = several
+                    .iter()
+                    .map(|(reason, count)| format!("{count} {reason}"));
+                let parts: Vec<_> = parts.collect();
+                said.push(format!("{action} {all} ({})", parts.join(", ")));
+            }
+        }
+    }
+    match said.is_empty() {
+        true => "nothing to do".into(),
+        false => said.join(", "),
+    }
+}
+
+fn show(plan: &Plan<'_>, decide: &dyn Decide, rate: Option<f64>) -> io::Result<()> {
     let mut err = Shown::on(io::stderr());
     for warning in &plan.warnings {
         writeln!(err, "{}", line(warning))?;
@@ -137,29 +168,15 @@ fn show(plan: &Plan<'_>, decide: &dyn Decide) -> io::Result<()> {
         order.policy.name(),
         order.seed.to_str()
     )?;
-    let counts = decide.counts(plan);
-    let actions = [
-        ("run", counts.run),
-        ("reuse", counts.reuse),
-        ("evaluate", counts.evaluate),
-        ("rerun", counts.rerun),
-    ];
-    let actions: Vec<_> = actions
-        .iter()
-        .filter(|(_, n)| *n > 0)
-        .map(|(a, n)| format!("{a} {n}"))
-        .collect();
-    let actions = if actions.is_empty() {
-        "nothing to do".into()
-    } else {
-        actions.join(", ")
-    };
-    let why = if counts.run > 0 && counts.run == plan.len() {
-        " (new)"
-    } else {
-        ""
-    };
-    writeln!(out, "actions: {actions}{why}; {} orphans", counts.orphans)?;
+    let reasons = decide.reasons(plan);
+    let orphans = decide.orphans();
+    writeln!(out, "actions: {}; {orphans} orphans", actions(&reasons))?;
+    let to_do = reasons.iter().filter(|((action, _), _)| *action != "reuse");
+    let to_do: u64 = to_do.map(|(_, count)| count).sum();
+    if let Some(rate) = rate.filter(|rate| *rate > 0.0 && to_do > 0) {
+        let seconds = (to_do as f64 / rate).ceil();
+        writeln!(out, "time: about {seconds} s, at the rate of the last time")?;
+    }
     let coverage = &plan.coverage;
     let of_conditions = plan.design.conditions().zip(&coverage.conditions);
     let of_conditions = of_conditions.map(|(condition, share)| {

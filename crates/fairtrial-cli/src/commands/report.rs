@@ -18,6 +18,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
     let plan = Plan::build(&study, None).map_err(invalid)?;
     let failed = |error: JournalError| Failure::Usage(error.to_string());
     let reader = Reader::open(&args.directory).map_err(failed)?;
+    reader.hold_still().map_err(failed)?;
     let history = reader.history().map_err(failed)?;
     let place = match &args.out {
         Some(place) => place.clone(),

@@ -11,6 +11,7 @@ use crate::canonical::canonical_json;
 use crate::compat::Compat;
 use crate::csv::parse_csv;
 use crate::fault::{Findings, Place, listed, short, suggestion};
+use crate::files::read_file;
 use crate::json_text;
 use crate::node::{Content, extension};
 use crate::study::Study;
@@ -51,7 +52,9 @@ fn read(study: &Study) -> Result<Vec<Given>, Objection> {
         let message = format!("a matrix in `.{extension}` is not read");
         return Err(objection("matrix_path", message, hint));
     }
-    let text = std::fs::read_to_string(&full).map_err(|error| {
+    let text =
+        read_file(&full).and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
+    let text = text.map_err(|error| {
         let message = format!("cannot read the matrix `{}`: {error}", short(path));
         objection("matrix_path", message, hint)
     })?;

@@ -407,6 +407,12 @@ impl Reader {
         })
     }
 
+    /// What is there is not what was written.
+    pub(crate) fn damaged(&self, problem: String) -> JournalError {
+        let path = self.path.clone();
+        JournalError::Damaged { path, problem }
+    }
+
     fn ask<T>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T>,

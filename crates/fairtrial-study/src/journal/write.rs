@@ -1,6 +1,7 @@
 //! Writing: one thread commits what waits, all of it at once, and syncs soon after.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -179,6 +180,12 @@ fn prepare(database: &mut Connection, path: &Path, meta: &Meta<'_>) -> Result<()
         .map_err(JournalError::database(path))
 }
 
+/// Whether an open file is the one of that name: what is written to one without a name is lost.
+fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
+    let (open, there) = (file.metadata()?, std::fs::metadata(path)?);
+    Ok((open.dev(), open.ino()) == (there.dev(), there.ino()))
+}
+
 /// The thread's own.
 struct Writer {
     database: Connection,
@@ -271,6 +278,10 @@ impl Writer {
             None => File::open(&path).map_err(JournalError::io(&path))?,
         };
         log.sync_data().map_err(JournalError::io(&path))?;
+        if !is_at(&log, &path).map_err(JournalError::io(&path))? {
+            let problem = "it was moved or removed while it was written";
+            return Err(JournalError::io(&path)(std::io::Error::other(problem)));
+        }
         self.log = Some(log);
         self.unsynced = 0;
         self.sync_by = None;

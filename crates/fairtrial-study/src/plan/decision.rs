@@ -1,4 +1,6 @@
-//! What is to be done with each run, and why. The one place where a journal will have its say.
+//! What is to be done with each run, and why. The one place where a journal has its say.
+
+use std::collections::BTreeMap;
 
 use super::{Plan, RunSpec};
 
@@ -60,6 +62,17 @@ pub trait Decide {
     /// Recorded runs that are no longer planned.
     fn orphans(&self) -> u64;
 
+    /// How many of all runs have which action, and why; of a change not from what to what.
+    fn reasons(&self, plan: &Plan<'_>) -> BTreeMap<(&'static str, String), u64> {
+        let mut found = BTreeMap::new();
+        for run in plan.runs() {
+            let Decision { action, reason } = self.decide(&run);
+            let short = reason.split(" (").next().unwrap_or_default().to_owned();
+            *found.entry((action.name(), short)).or_default() += 1;
+        }
+        found
+    }
+
     /// Of all runs.
     fn counts(&self, plan: &Plan<'_>) -> ActionCounts {
         let mut counts = ActionCounts {
@@ -92,6 +105,10 @@ impl Decide for Fresh {
 
     fn orphans(&self) -> u64 {
         0
+    }
+
+    fn reasons(&self, plan: &Plan<'_>) -> BTreeMap<(&'static str, String), u64> {
+        BTreeMap::from([((Action::Run.name(), "new".to_owned()), plan.len())])
     }
 
     fn counts(&self, plan: &Plan<'_>) -> ActionCounts {

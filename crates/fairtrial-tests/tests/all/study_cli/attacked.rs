@@ -181,6 +181,73 @@ fn a_pipe_or_a_device_is_not_replaced() {
     python(&shell, &script);
 }
 
+/// ST-62: a journal that was taken away stops the study at once.
+#[tokio::test]
+async fn a_journal_that_is_gone_stops_the_study() {
+    let shell = Shell::new();
+    shell.write(
+        "agent.py",
+        "import time\ndef go(run):\n    time.sleep(0.05)\n    return {'output': {}}\n",
+    );
+    shell.write(
+        "study.yaml",
+        "study_id: m\ntitle: M\nrun_budget: {replicates: 100000}\nagents: {a: 'agent.py:go'}\n",
+    );
+    let running = shell
+        .fairtrial(["run", "study.yaml", "--out", "out", "-j", "1"])
+        .start();
+    let journal = shell.path().join("out/journal.sqlite-wal");
+    wait_until("it is under way", || {
+        std::fs::metadata(&journal).is_ok_and(|log| log.len() > 100_000)
+    })
+    .await;
+    std::fs::rename(shell.path().join("out"), shell.path().join("away")).expect("it is there");
+    let done = running.end();
+    ends(&done, 1);
+    assert!(
+        done.stderr.contains("journal.sqlite-wal"),
+        "{}",
+        done.stderr
+    );
+    assert!(shell.processes().is_empty());
+    let kept = ask(
+        &shell,
+        "away",
+        "SELECT count(*) FROM finishes WHERE status = 'success'",
+    );
+    assert!(kept[0].parse::<u64>().expect("a number") > 0, "{kept:?}");
+}
+
+/// ST-62: a full disk, too; what was recorded is kept, and with more room it is gone on with.
+#[test]
+fn a_full_disk_stops_the_study_and_loses_nothing() {
+    let shell = Shell::new();
+    shell.write(
+        "agent.py",
+        "def go(run):\n    print('x' * 20_000)\n    return {'output': {}}\n",
+    );
+    shell.write(
+        "study.yaml",
+        "study_id: u\ntitle: U\nrun_budget: {replicates: 60}\nagents: {a: 'agent.py:go'}\n",
+    );
+    let binary = fairtrial_tests::binary();
+    let line = format!(
+        "mkdir disk && mount -t tmpfs -o size=500k none disk && {0} run study.yaml --out disk/out --no-progress; echo code $?; \
+         mount -o remount,size=50m disk && {0} resume disk/out --no-progress; echo code $?",
+        binary.display()
+    );
+    let script = format!(
+        "import subprocess, sys\n\
+         done = subprocess.run(['unshare', '-rm', 'sh', '-c', {line:?}], capture_output=True, text=True)\n\
+         if 'mount:' in done.stderr or 'unshare:' in done.stderr: sys.exit(0)  # not allowed here\n\
+         codes = [line for line in done.stdout.splitlines() if line.startswith('code')]\n\
+         assert codes == ['code 1', 'code 0'], done\n\
+         assert 'journal.sqlite' in done.stderr and 'full' in done.stderr, done\n\
+         assert '60 success' in done.stdout and ' 0 taken' not in done.stdout, done\n"
+    );
+    python(&shell, &script);
+}
+
 /// ST-84: a checkpoint of another seed, or of other types, is not this run's.
 #[test]
 fn a_checkpoint_that_does_not_fit_is_named_and_its_run_executed() {
