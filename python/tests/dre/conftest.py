@@ -1,9 +1,12 @@
+import signal
 import sys
 
 import dre_environment
 import pytest
 import two_sides
 
+# A shell that starts tests in the background ignores SIGINT for them, and so would DRE, which is to be interrupted.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 SKIPPED = set()  # why, for the terminal summary
 
 
