@@ -349,10 +349,15 @@ impl Job {
         let reader = tools.journal.reader().map_err(Arc::new)?;
         let finish = reader.finish(start).map_err(Arc::new)?;
         let before = reader.evaluation(start).map_err(Arc::new)?;
-        let result = finish
-            .and_then(|finish| finish.result)
-            .and_then(|text| parse_value("result", &text).ok())
-            .unwrap_or(Value::Null);
+        let result = finish.and_then(|finish| finish.result);
+        let result = result.ok_or_else(|| "it is gone".to_owned());
+        let result = result
+            .and_then(|text| parse_value("result", &text).map_err(|fault| fault.to_string()))
+            .map_err(|why| {
+                let run_id = &self.run_id;
+                // Whatever an evaluator would say of nothing would count as this run's.
+                Arc::new(reader.damaged(format!("the result of {run_id} cannot be read: {why}")))
+            })?;
         drop(reader);
         let number = before.map_or(1, |row| row.number + 1);
         let (status, record) = match &self.evaluator {

@@ -248,6 +248,42 @@ fn a_full_disk_stops_the_study_and_loses_nothing() {
     python(&shell, &script);
 }
 
+/// ST-57, ST-79: what is damaged is named, and nobody is asked to judge it.
+#[test]
+fn a_damaged_result_is_not_evaluated() {
+    let shell = Shell::new();
+    shell.write("agent.py", "def go(run): return {'output': {'x': 3}}\n");
+    shell.write(
+        "score.py",
+        "def score(task): return len(task['output'] or [])\n",
+    );
+    shell.write(
+        "study.yaml",
+        "study_id: b\ntitle: B\nagents: {a: 'agent.py:go'}\nproblems: {p: {evaluator: 'score.py:score'}}\n",
+    );
+    ends(&run(&shell, &["run", "study.yaml", "--out", "out"]), 0);
+    python(
+        &shell,
+        "import sqlite3\n\
+         database = sqlite3.connect('out/journal.sqlite')\n\
+         database.execute('UPDATE finishes SET result = ?', ('[',))\n\
+         database.commit()\n",
+    );
+    for args in [&["rescore", "out", "--all"][..], &["export", "out"]] {
+        let done = run(&shell, args);
+        assert_ne!(done.code, Some(0), "{args:?}");
+        assert!(
+            done.stderr.contains("cannot be read"),
+            "{args:?}: {}",
+            done.stderr
+        );
+    }
+    assert_eq!(
+        ask(&shell, "out", "SELECT count(*) FROM evaluations"),
+        ["1"]
+    );
+}
+
 /// ST-84: a checkpoint of another seed, or of other types, is not this run's.
 #[test]
 fn a_checkpoint_that_does_not_fit_is_named_and_its_run_executed() {

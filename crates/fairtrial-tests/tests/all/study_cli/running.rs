@@ -21,7 +21,7 @@ def raises(run):
     raise ValueError("no luck")
 
 def type_error(run):
-    open(run["agent_id"] + ".called", "a").write("x")
+    print("called")
     return len(3)
 
 def exits(run):
@@ -146,14 +146,24 @@ fn every_kind_of_end_has_its_status_and_costs_its_own_run() {
     assert!(latency < 5.0, "what an agent reports is no measurement");
     assert!(shell.processes().is_empty(), "nothing is left running");
     let starts = ask(&shell, "out", "SELECT count(*) FROM starts");
-    let ends = ask(&shell, "out", "SELECT count(*) FROM finishes");
-    assert_eq!(starts, ends); // ST-45
-    let stderr = ask(
+    let finishes = ask(&shell, "out", "SELECT count(*) FROM finishes");
+    assert_eq!(starts, finishes); // ST-45
+    let said = "SELECT stdout FROM finishes WHERE outcome LIKE '%TypeError%'";
+    assert_eq!(ask(&shell, "out", said), ["called", ""], "once (ST-8)");
+    let conditions = table(&shell, "out/conditions.csv");
+    assert_eq!((conditions.len(), &*conditions[0]["f"]), (1, "1")); // ST-17
+    ends(&run(&shell, &["export", "out", "--format", "json"]), 0);
+    let first = shell.read("out/runs.jsonl");
+    let first = first.lines().next().expect("a line");
+    let first: Json = serde_json::from_str(first).expect("strict JSON");
+    assert_eq!(first["metrics"]["reported.latency_s"], 9); // ST-16
+    assert!(first["metrics"]["latency_s"].as_f64().expect("measured") < 5.0);
+    let outcomes = ask(
         &shell,
         "out",
         "SELECT outcome FROM finishes WHERE status = 'timeout'",
     );
-    let outcome: Json = serde_json::from_str(&stderr[0]).expect("an outcome is JSON");
+    let outcome: Json = serde_json::from_str(&outcomes[0]).expect("an outcome is JSON");
     assert!(
         outcome["error"]["traceback"]
             .as_str()
