@@ -7,7 +7,6 @@ mod archive;
 mod attempt;
 mod batches;
 mod binding;
-mod canonical;
 mod clock;
 mod compat;
 mod csv;
@@ -16,7 +15,6 @@ mod design;
 mod evaluation;
 mod execute;
 mod expression;
-mod fault;
 mod files;
 mod format;
 mod host;
@@ -25,11 +23,7 @@ mod import;
 mod job;
 pub mod journal;
 mod json_out;
-mod json_text;
 mod load;
-mod moment;
-mod node;
-mod number;
 mod outputs;
 mod pickle;
 mod plan;
@@ -50,9 +44,11 @@ mod standing;
 mod stats;
 mod study;
 mod tables;
-mod value;
-mod yaml;
 mod yaml_out;
+
+pub(crate) use fairtrial_document::{
+    canonical, fault, json_text, moment, node, number, value, yaml,
+};
 
 pub use archive::bundle;
 pub use batches::Pace;

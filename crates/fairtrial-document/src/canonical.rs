@@ -16,7 +16,7 @@ pub fn canonical_json(value: &Value) -> String {
 }
 
 /// Appends the canonical JSON of a value.
-pub(crate) fn write_canonical(value: &Value, out: &mut String) {
+pub fn write_canonical(value: &Value, out: &mut String) {
     match value {
         Value::Null => *out += "null",
         Value::Bool(true) => *out += "true",
@@ -66,7 +66,7 @@ fn write_float(float: f64, out: &mut String) {
 }
 
 /// Appends text as a JSON string in ASCII.
-pub(crate) fn write_text(text: &str, out: &mut String) {
+pub fn write_text(text: &str, out: &mut String) {
     out.push('"');
     for c in text.chars() {
         match c {
@@ -94,7 +94,9 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
+/// Lower-case hex digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits
@@ -103,7 +105,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// The first 16 hex digits of SHA-256, as a number.
-pub(crate) fn hash64(text: &str) -> u64 {
+#[must_use]
+pub fn hash64(text: &str) -> u64 {
     let digest = Sha256::digest(text.as_bytes());
     let first: [u8; 8] = digest[..8].try_into().expect("a digest has 32 bytes");
     u64::from_be_bytes(first)
@@ -117,11 +120,12 @@ pub fn stable_id(prefix: &str, payload: &Value) -> String {
 
 /// The twelve hex digits of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ShortHash(pub(crate) u64);
+pub struct ShortHash(pub u64);
 
 impl ShortHash {
     /// The hash of a canonical text.
-    pub(crate) fn of(canonical: &str) -> Self {
+    #[must_use]
+    pub fn of(canonical: &str) -> Self {
         Self(hash64(canonical) >> 16)
     }
 }

@@ -7,7 +7,7 @@ use crate::node::{Content, DEEPEST, Entry, Node};
 use crate::value::Value;
 
 /// Reads one document.
-pub(crate) fn parse(file: &Arc<str>, text: &str) -> Result<Node, Fault> {
+pub fn parse(file: &Arc<str>, text: &str) -> Result<Node, Fault> {
     let mut reader = Reader {
         file,
         rest: text,
@@ -27,7 +27,7 @@ pub(crate) fn parse(file: &Arc<str>, text: &str) -> Result<Node, Fault> {
 }
 
 /// Reads a value from the command line or another text without a file.
-pub(crate) fn parse_value(name: &str, text: &str) -> Result<Value, Fault> {
+pub fn parse_value(name: &str, text: &str) -> Result<Value, Fault> {
     Ok(parse(&Arc::from(name), text)?.into_value())
 }
 

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A place in a file; lines and columns count from 1.
+/// A place in a file; lines and columns count from 1. In what was given without a file, the path of keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The file, as the user named it.
+    /// The file, as the user named it; where there is none, the path of keys.
     pub file: Arc<str>,
-    /// Line.
+    /// Line; 0 where there is no file.
     pub line: usize,
     /// Column, in characters.
     pub column: usize,
@@ -16,7 +16,10 @@ pub struct Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+        match self.line {
+            0 => f.write_str(&self.file),
+            line => write!(f, "{}:{line}:{}", self.file, self.column),
+        }
     }
 }
 
@@ -43,7 +46,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Why there is no study: every fault that was found, in the order of their places.
+/// Why a file cannot be used: every fault that was found, in the order of their places.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", lines(.faults))]
 pub struct Invalid {
@@ -58,13 +61,16 @@ fn lines(faults: &[Fault]) -> String {
 
 /// Collects faults and warnings while a file is read.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
-    pub(crate) faults: Vec<Fault>,
-    pub(crate) warnings: Vec<Fault>,
+pub struct Findings {
+    /// What is wrong.
+    pub faults: Vec<Fault>,
+    /// What is only odd.
+    pub warnings: Vec<Fault>,
 }
 
 impl Findings {
-    pub(crate) fn fault(
+    /// Notes what is wrong.
+    pub fn fault(
         &mut self,
         place: &Place,
         code: &'static str,
@@ -74,7 +80,8 @@ impl Findings {
         self.faults.push(fault(place, code, message, hint));
     }
 
-    pub(crate) fn warn(
+    /// Notes what is odd.
+    pub fn warn(
         &mut self,
         place: &Place,
         code: &'static str,
@@ -85,7 +92,7 @@ impl Findings {
     }
 
     /// The warnings, if nothing is wrong.
-    pub(crate) fn settle(mut self) -> Result<Vec<Fault>, Invalid> {
+    pub fn settle(mut self) -> Result<Vec<Fault>, Invalid> {
         self.warnings.sort_by(|a, b| a.place.cmp(&b.place));
         if self.faults.is_empty() {
             return Ok(self.warnings);
@@ -98,7 +105,8 @@ impl Findings {
     }
 }
 
-pub(crate) fn fault(
+/// A fault at a place; without a hint, an empty one.
+pub fn fault(
     place: &Place,
     code: &'static str,
     message: impl Into<String>,
@@ -116,7 +124,7 @@ pub(crate) fn fault(
 const MOST_LISTED: usize = 16;
 
 /// ``did you mean `x`?`` for the nearest known word within two edits, else the words there are if they are few.
-pub(crate) fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<_> = known.into_iter().collect();
     match nearest(word, known.iter().copied()) {
         Some(best) => format!("did you mean `{best}`?"),
@@ -126,7 +134,7 @@ pub(crate) fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str
 }
 
 /// The nearest known word within two edits, none of a word that short that two edits make any other.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = known
         .into_iter()
         .map(|candidate| (strsim::osa_distance(word, candidate), candidate))
@@ -136,13 +144,14 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
 }
 
 /// `` `a`, `b` ``
-pub(crate) fn listed<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+pub fn listed<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let quoted: Vec<_> = words.into_iter().map(|word| format!("`{word}`")).collect();
     quoted.join(", ")
 }
 
 /// Enough of a text to know it by.
-pub(crate) fn short(text: &str) -> String {
+#[must_use]
+pub fn short(text: &str) -> String {
     const LONGEST: usize = 60;
     let text = text.replace(['\n', '\r', '\t'], " ");
     match text.char_indices().nth(LONGEST) {

@@ -9,40 +9,52 @@ use crate::value::Value;
 use crate::{json_text, yaml};
 
 /// Nothing that a person writes is nested deeper; what is deeper would exhaust the stack.
-pub(crate) const DEEPEST: usize = 100;
+pub const DEEPEST: usize = 100;
 
 /// A value and its place.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) place: Place,
-    pub(crate) content: Content,
+pub struct Node {
+    /// Where it begins.
+    pub place: Place,
+    /// What it is.
+    pub content: Content,
     /// How YAML 1.2 reads this plain scalar, where it reads another value than YAML 1.1.
-    pub(crate) doubt: Option<Box<Doubt>>,
+    pub doubt: Option<Box<Doubt>>,
 }
 
 /// A scalar that two versions of YAML read differently.
 #[derive(Clone, Debug)]
-pub(crate) struct Doubt {
-    pub(crate) text: String,
-    pub(crate) newer: Value,
+pub struct Doubt {
+    /// As it was written.
+    pub text: String,
+    /// As YAML 1.2 reads it.
+    pub newer: Value,
 }
 
+/// What stands at a place.
 #[derive(Clone, Debug)]
-pub(crate) enum Content {
+pub enum Content {
     /// Anything but a list or a mapping.
     Scalar(Value),
+    /// A sequence.
     List(Vec<Node>),
+    /// A mapping, repeated keys included.
     Map(Vec<Entry>),
 }
 
+/// A key of a mapping and its value.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) key: Node,
-    pub(crate) value: Node,
+pub struct Entry {
+    /// A scalar.
+    pub key: Node,
+    /// Anything.
+    pub value: Node,
 }
 
 impl Node {
-    pub(crate) fn scalar(place: Place, value: Value) -> Self {
+    /// A scalar that means one thing in every version of YAML.
+    #[must_use]
+    pub fn scalar(place: Place, value: Value) -> Self {
         Self {
             place,
             content: Content::Scalar(value),
@@ -51,12 +63,14 @@ impl Node {
     }
 
     /// The value without places. Of repeated keys the last wins, at the first one's position, as in Python.
-    pub(crate) fn to_value(&self) -> Value {
+    #[must_use]
+    pub fn to_value(&self) -> Value {
         self.clone().into_value()
     }
 
     /// As [`Node::to_value`], for who needs the places no more.
-    pub(crate) fn into_value(self) -> Value {
+    #[must_use]
+    pub fn into_value(self) -> Value {
         match self.content {
             Content::Scalar(value) => value,
             Content::List(items) => Value::List(items.into_iter().map(Self::into_value).collect()),
@@ -72,7 +86,9 @@ impl Node {
         }
     }
 
-    pub(crate) fn kind(&self) -> &'static str {
+    /// What it is called in messages.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
         match &self.content {
             Content::Scalar(value) => value.kind(),
             Content::List(_) => "a list",
@@ -80,14 +96,18 @@ impl Node {
         }
     }
 
-    pub(crate) fn as_text(&self) -> Option<&str> {
+    /// The text, if it is one.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
         match &self.content {
             Content::Scalar(Value::Text(text)) => Some(text),
             _ => None,
         }
     }
 
-    pub(crate) fn is_null(&self) -> bool {
+    /// Whether it is `null`.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
         matches!(self.content, Content::Scalar(Value::Null))
     }
 }
@@ -125,7 +145,7 @@ fn many(entries: impl ExactSizeIterator<Item = (Value, Value)>) -> Value {
 }
 
 /// Reads a document by its file name's extension; the text is the file's.
-pub(crate) fn parse(path: &Path, file: &Arc<str>, text: &str) -> Result<Node, Fault> {
+pub fn parse(path: &Path, file: &Arc<str>, text: &str) -> Result<Node, Fault> {
     let start = Place {
         file: file.clone(),
         line: 1,
@@ -144,7 +164,9 @@ pub(crate) fn parse(path: &Path, file: &Arc<str>, text: &str) -> Result<Node, Fa
     }
 }
 
-pub(crate) fn extension(path: &Path) -> String {
+/// The extension of a file name, in lower case.
+#[must_use]
+pub fn extension(path: &Path) -> String {
     let extension = path.extension().unwrap_or_default();
     extension.to_string_lossy().to_lowercase()
 }

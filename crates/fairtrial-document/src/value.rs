@@ -1,4 +1,4 @@
-//! Values of study files, as Python knows them: their text, their equality, their truth. Not their JSON.
+//! Values of files, as Python knows them: their text, their equality, their truth. Not their JSON.
 
 use num_bigint::BigInt;
 
@@ -128,13 +128,16 @@ impl Value {
         }
     }
 
-    /// A text that values have in common exactly if Python finds them equal (mappings in other orders left aside).
-    pub(crate) fn equality_key(&self) -> String {
+    /// A text that values have in common exactly if Python finds them equal (what is inside lists and mappings left aside).
+    #[must_use]
+    pub fn equality_key(&self) -> String {
         match self.amount() {
             Some(Amount::Int(int)) => format!("n{int}"),
             Some(Amount::Float(float)) if float.is_finite() && float.fract() == 0.0 => {
                 format!("n{}", float_to_int(float))
             }
+            // Not in quotes, as the same text would be.
+            _ if matches!(self, Self::Moment(_)) => self.to_str(),
             _ => crate::canonical::canonical_json(self),
         }
     }
@@ -176,7 +179,9 @@ impl Value {
         }
     }
 
-    pub(crate) fn amount(&self) -> Option<Amount> {
+    /// As a number, if Python can calculate with it.
+    #[must_use]
+    pub fn amount(&self) -> Option<Amount> {
         match self {
             Self::Bool(truth) => Some(Amount::Int(BigInt::from(u8::from(*truth)))),
             Self::Int(int) => Some(Amount::Int(int.clone())),
@@ -206,14 +211,17 @@ impl From<&str> for Value {
 
 /// What arithmetic and comparison see: a boolean is 0 or 1.
 #[derive(Clone, Debug)]
-pub(crate) enum Amount {
+pub enum Amount {
+    /// An integer, or a boolean as 0 or 1.
     Int(BigInt),
+    /// A float.
     Float(f64),
 }
 
 impl Amount {
     /// Exact, also between a large integer and a float; none with NaN.
-    pub(crate) fn compare(&self, other: &Self) -> Option<std::cmp::Ordering> {
+    #[must_use]
+    pub fn compare(&self, other: &Self) -> Option<std::cmp::Ordering> {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => Some(a.cmp(b)),
             (Self::Float(a), Self::Float(b)) => a.partial_cmp(b),
@@ -222,7 +230,9 @@ impl Amount {
         }
     }
 
-    pub(crate) fn to_float(&self) -> f64 {
+    /// Correctly rounded; beyond the floats, infinite.
+    #[must_use]
+    pub fn to_float(&self) -> f64 {
         match self {
             Self::Int(int) => int_to_float(int),
             Self::Float(float) => *float,
@@ -247,13 +257,15 @@ fn compare_mixed(int: &BigInt, float: f64) -> Option<std::cmp::Ordering> {
 }
 
 /// Correctly rounded; beyond the floats, infinite.
-pub(crate) fn int_to_float(int: &BigInt) -> f64 {
+#[must_use]
+pub fn int_to_float(int: &BigInt) -> f64 {
     let text = int.to_string();
     text.parse().expect("decimal digits are a float")
 }
 
 /// A finite float's whole part. Its decimal text is exact.
-pub(crate) fn float_to_int(float: f64) -> BigInt {
+#[must_use]
+pub fn float_to_int(float: f64) -> BigInt {
     let text = format!("{:.0}", float.trunc());
     text.parse()
         .expect("a finite float without decimals is an integer")

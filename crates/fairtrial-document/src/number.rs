@@ -2,7 +2,7 @@
 
 /// Python's `repr` of a finite float: shortest digits that read back; fixed notation from 1e-4 up to below 1e16.
 #[must_use]
-pub(crate) fn float_text(float: f64) -> String {
+pub fn float_text(float: f64) -> String {
     let scientific = shortest(float);
     let (mantissa, exponent) = scientific
         .split_once('e')

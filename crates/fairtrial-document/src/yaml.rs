@@ -3,7 +3,8 @@
 
 mod scalar;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
@@ -13,13 +14,13 @@ use crate::fault::{Fault, Place, fault};
 use crate::node::{Content, DEEPEST, Doubt, Entry, Node};
 use crate::value::Value;
 
-pub(crate) use scalar::plain;
+pub use scalar::plain;
 
 /// Aliases may repeat others; a document that grows beyond this means harm.
 const MOST_NODES: usize = 1_000_000;
 
 /// Reads one document.
-pub(crate) fn parse(file: &Arc<str>, text: &str) -> Result<Node, Fault> {
+pub fn parse(file: &Arc<str>, text: &str) -> Result<Node, Fault> {
     let mut loader = Loader {
         file: file.clone(),
         events: Parser::new_from_str(text),
@@ -197,7 +198,7 @@ impl<'t> Loader<'t> {
         }
         Ok(Node {
             place,
-            content: Content::Map(overridden(merged, own)),
+            content: Content::Map(overridden(merged, own, python_key)),
             doubt: None,
         })
     }
@@ -220,17 +221,27 @@ impl<'t> Loader<'t> {
 }
 
 /// What is merged stands before a mapping's own entries, which replace it; of several merged, the first counts.
-fn overridden(merged: Vec<Entry>, own: Vec<Entry>) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = Vec::new();
-    for entry in merged {
-        let key = entry.key.to_value();
-        let same = |other: &Entry| other.key.to_value().equals(&key);
-        if !entries.iter().any(same) && !own.iter().any(same) {
-            entries.push(entry);
-        }
+///
+/// Two entries have one key where `key_of` gives both the same. Keys are looked up, never compared one by one: a file may
+/// merge thousands.
+fn overridden<K: Hash + Eq>(
+    merged: Vec<Entry>,
+    own: Vec<Entry>,
+    key_of: impl Fn(&Entry) -> K,
+) -> Vec<Entry> {
+    if merged.is_empty() {
+        return own;
     }
+    let mut taken: HashSet<K> = own.iter().map(&key_of).collect();
+    let mut entries = merged;
+    entries.retain(|entry| taken.insert(key_of(entry)));
     entries.extend(own);
     entries
+}
+
+/// What Python's dictionaries tell keys apart by.
+fn python_key(entry: &Entry) -> String {
+    entry.key.to_value().equality_key()
 }
 
 fn merge_entries(node: Node) -> Result<Vec<Entry>, Fault> {
@@ -312,5 +323,84 @@ fn check_tag(tag: Option<&Tag>, expected: &str, place: &Place) -> Result<(), Fau
             Err(fault(place, "tag", message, "leave it out"))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn canonical(text: &str) -> String {
+        let node = parse(&Arc::from("test"), text).expect("the text is YAML");
+        canonical_json(&node.to_value())
+    }
+
+    #[test]
+    fn own_entries_replace_merged_ones_and_the_first_merged_counts() {
+        let table = [
+            ("{<<: {a: 1, b: 2}, b: 3}", r#"{"a":1,"b":3}"#),
+            ("{b: 3, <<: {a: 1, b: 2}}", r#"{"a":1,"b":3}"#),
+            ("{<<: [{a: 1}, {a: 2, c: 3}]}", r#"{"a":1,"c":3}"#),
+            ("{<<: {a: 1}, <<: {a: 2}}", r#"{"a":1}"#),
+            // As Python has it, 1 and 1.0 are one key; a text and a date never are.
+            ("{<<: {1: a}, 1.0: b}", r#"{"1.0":"b"}"#),
+        ];
+        for (text, expected) in table {
+            assert_eq!(canonical(text), expected, "{text}");
+        }
+        let node = parse(&Arc::from("test"), "{<<: {2026-01-01: a}, '2026-01-01': b}").unwrap();
+        assert!(matches!(&node.content, Content::Map(entries) if entries.len() == 2));
+    }
+
+    thread_local! {
+        static COMPARED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// A key that counts how often one is compared with another.
+    struct Counted(String);
+
+    impl Hash for Counted {
+        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+
+    impl PartialEq for Counted {
+        fn eq(&self, other: &Self) -> bool {
+            COMPARED.set(COMPARED.get() + 1);
+            self.0 == other.0
+        }
+    }
+
+    impl Eq for Counted {}
+
+    #[test]
+    fn merging_thousands_of_keys_looks_at_each_a_few_times() {
+        const KEYS: usize = 4000;
+        let entries = |from: usize| -> Vec<Entry> {
+            let place = Place {
+                file: Arc::from("test"),
+                line: 1,
+                column: 1,
+            };
+            let scalar = |index: usize| Node::scalar(place.clone(), Value::text(index.to_string()));
+            let entry = |index| Entry {
+                key: scalar(index),
+                value: scalar(index),
+            };
+            (from..from + KEYS).map(entry).collect()
+        };
+        let made = Cell::new(0);
+        let key = |entry: &Entry| {
+            made.set(made.get() + 1);
+            Counted(python_key(entry))
+        };
+        // Half of the merged keys are there already.
+        let kept = overridden(entries(0), entries(KEYS / 2), key);
+        assert_eq!(kept.len(), KEYS / 2 + KEYS);
+        assert_eq!(made.get(), 2 * KEYS);
+        assert!(COMPARED.get() <= 4 * KEYS, "{} comparisons", COMPARED.get());
     }
 }

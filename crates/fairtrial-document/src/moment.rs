@@ -23,7 +23,7 @@ struct Clock {
 
 /// What a plain scalar that looks like a moment is.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Read {
+pub enum Read {
     /// It does not look like one.
     Other,
     /// It looks like one, but there is no such day or hour.
@@ -34,7 +34,8 @@ pub(crate) enum Read {
 
 impl Moment {
     /// Reads what YAML 1.1 calls a timestamp.
-    pub(crate) fn read(text: &str) -> Read {
+    #[must_use]
+    pub fn read(text: &str) -> Read {
         let Some(moment) = parse(text) else {
             return Read::Other;
         };
@@ -63,7 +64,8 @@ impl Moment {
     }
 
     /// Python's `repr`.
-    pub(crate) fn to_repr(&self) -> String {
+    #[must_use]
+    pub fn to_repr(&self) -> String {
         let date = format!("{}, {}, {}", self.year, self.month, self.day);
         let Some(clock) = &self.clock else {
             return format!("datetime.date({date})");

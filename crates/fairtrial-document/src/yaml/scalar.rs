@@ -6,7 +6,7 @@ use crate::moment::{Moment, Read};
 use crate::value::Value;
 
 /// The value of a plain scalar in YAML 1.1.
-pub(crate) fn plain(text: &str) -> Result<Value, String> {
+pub fn plain(text: &str) -> Result<Value, String> {
     if let Some(value) = word(text) {
         return Ok(value);
     }
