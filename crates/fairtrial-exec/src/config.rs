@@ -136,6 +136,21 @@ impl LocalConfig {
     }
 }
 
+impl LocalConfig {
+    /// Where what outlives an engine is kept: `FAIRTRIAL_CACHE_DIR`, or `fairtrial` in the user's cache directory.
+    /// None if no variable says where that is.
+    #[must_use]
+    pub fn cache_dir(&self) -> Option<PathBuf> {
+        let variable = |name: &str| {
+            let value = self.host_env.get(std::ffi::OsStr::new(name))?;
+            Some(PathBuf::from(value)).filter(|path| path.is_absolute())
+        };
+        variable("FAIRTRIAL_CACHE_DIR")
+            .or_else(|| Some(variable("XDG_CACHE_HOME")?.join("fairtrial")))
+            .or_else(|| Some(variable("HOME")?.join(".cache/fairtrial")))
+    }
+}
+
 fn parse<T: std::str::FromStr>(
     name: &str,
     text: &str,
@@ -218,6 +233,21 @@ mod tests {
                 .max_workers,
             available_cpus()
         );
+    }
+
+    /// CA-20
+    #[test]
+    fn the_cache_is_where_the_first_variable_of_three_says() {
+        let cache = |vars: &[(&str, &str)]| config(vars).unwrap().cache_dir();
+        let all = [
+            ("FAIRTRIAL_CACHE_DIR", "/own"),
+            ("XDG_CACHE_HOME", "/xdg"),
+            ("HOME", "/home/me"),
+        ];
+        assert_eq!(cache(&all), Some("/own".into()));
+        assert_eq!(cache(&all[1..]), Some("/xdg/fairtrial".into()));
+        assert_eq!(cache(&all[2..]), Some("/home/me/.cache/fairtrial".into()));
+        assert_eq!(cache(&[("XDG_CACHE_HOME", "relative")]), None);
     }
 
     /// EX-56, EX-87

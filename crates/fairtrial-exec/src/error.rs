@@ -55,6 +55,14 @@ pub enum EngineError {
         /// What is wrong, and what would mend it.
         problem: String,
     },
+    /// The user's cache directory is not safe or not usable.
+    #[error("cannot use the cache directory `{dir}`: {problem}")]
+    CacheDir {
+        /// The directory.
+        dir: PathBuf,
+        /// What is wrong, and what would mend it.
+        problem: String,
+    },
     /// A variable or option of the engine does not parse.
     #[error("bad configuration: `{name}`: {problem}")]
     Config {
@@ -99,6 +107,7 @@ impl EngineError {
                 | Self::ShutDown
                 | Self::LauncherLost
                 | Self::SpillDir { .. }
+                | Self::CacheDir { .. }
                 | Self::Config { .. }
         )
     }

@@ -35,6 +35,8 @@ mod listener;
 #[cfg(feature = "engine")]
 mod local;
 #[cfg(feature = "engine")]
+mod locked_dir;
+#[cfg(feature = "engine")]
 mod marshal;
 #[cfg(feature = "engine")]
 mod metrics;
@@ -48,7 +50,11 @@ mod sandbox;
 #[cfg(feature = "engine")]
 mod scratch;
 #[cfg(feature = "engine")]
+mod snapshot;
+#[cfg(feature = "engine")]
 mod spill;
+#[cfg(feature = "engine")]
+mod store;
 #[cfg(feature = "engine")]
 #[doc(hidden)]
 pub mod strangers;
@@ -84,10 +90,12 @@ pub use {
         Attempts, Counters, DEFAULT_LEVEL, Facility, InForce, Level, Mechanism, Network, OnMissing,
         Proof, SANDBOX_KEYS, SANDBOX_VARIABLE, Sandbox, SandboxReport, State,
     },
-    scratch::{ScratchDir, ScratchRoot, sweep_dead_roots},
+    scratch::{DeadRoot, ScratchDir, ScratchRoot, sweep_dead_roots},
+    snapshot::{Damaged, Digest, Entry, EntryKind, Snapshot, SnapshotError, list},
     spill::{
         ArgumentFile, Body, ResultFile, SettleError, SpillDir, SpillPolicy, Writers,
         sealed_argument,
     },
+    store::{Keep, Store},
     verdict::Verdict,
 };

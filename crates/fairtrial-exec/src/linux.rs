@@ -2,13 +2,19 @@
 
 #[cfg(feature = "engine")]
 pub(crate) mod affinity;
+#[cfg(feature = "engine")]
+pub mod beneath;
 pub mod cgroup;
 #[cfg(feature = "engine")]
 pub(crate) mod claims;
 pub(crate) mod clone;
+#[cfg(feature = "engine")]
+pub mod clone_file;
 pub mod confine;
 pub mod cpu_clock;
 pub mod errno;
+#[cfg(feature = "engine")]
+pub mod file_clock;
 #[cfg(feature = "engine")]
 pub mod file_io;
 pub mod freeze;

@@ -3,24 +3,24 @@
 //! A living engine holds a lock on its root, so a root without one was left by an engine that is gone, whatever the
 //! process id in its name has become since. Removal itself is in `linux::remove`.
 
-use std::ffi::CStr;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, RawDir, flock, fstat, mkdirat, openat, statat,
-};
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags, RawDir, fstat, mkdirat, openat, renameat};
 
 use crate::error::EngineError;
 use crate::linux::remove::remove_tree;
+use crate::locked_dir::{self, Orphan};
 use crate::spill::SpillDir;
 
 const PREFIX: &str = "scratch-";
+
+/// Notes are short.
+const MOST_NOTED: u64 = 16 << 20;
 
 /// An engine's own directory for scratch; goes with all it holds when dropped.
 #[derive(Debug)]
@@ -52,24 +52,14 @@ impl ScratchRoot {
     pub fn create(spill: &SpillDir) -> Result<Self, EngineError> {
         let dir = spill.open()?;
         let attempt = EngineError::io("creating the scratch root in the spill directory");
-        loop {
-            let name = format!("{PREFIX}{}-{:016x}", std::process::id(), random());
-            match create_locked(dir.as_fd(), &name) {
-                Ok(Some(locked)) => {
-                    let path = spill.path().join(&name);
-                    let root = Arc::new(Root {
-                        spill: dir,
-                        name,
-                        path,
-                        dir: locked,
-                    });
-                    return Ok(Self { root });
-                }
-                // Somebody's sweep was quicker than our lock.
-                Ok(None) | Err(Errno::EXIST) => (),
-                Err(errno) => return Err(attempt(errno)),
-            }
-        }
+        let (name, locked) = locked_dir::create(dir.as_fd(), PREFIX).map_err(attempt)?;
+        let root = Arc::new(Root {
+            path: spill.path().join(&name),
+            spill: dir,
+            name,
+            dir: locked,
+        });
+        Ok(Self { root })
     }
 
     /// Where it is.
@@ -87,7 +77,12 @@ impl ScratchRoot {
 
     /// The directory of call number `n`, 0700 and empty.
     pub fn make(&self, n: u64) -> io::Result<ScratchDir> {
-        let name = n.to_string();
+        self.make_named(n.to_string())
+    }
+
+    /// As [`ScratchRoot::make`] under a name of the caller's.
+    pub fn make_named(&self, name: impl Into<String>) -> io::Result<ScratchDir> {
+        let name = name.into();
         mkdirat(&self.root.dir, &name, Mode::RWXU)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(ScratchDir {
@@ -96,6 +91,17 @@ impl ScratchRoot {
             root: Arc::clone(&self.root),
             name,
         })
+    }
+
+    /// Leaves a note in the root for whoever sweeps it if this engine cannot: what else is to be undone. All of it is
+    /// there or nothing.
+    pub fn note(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let fresh = format!("{name}.{:016x}", locked_dir::random());
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = openat(&self.root.dir, &fresh, flags | OFlags::CLOEXEC, mode)?;
+        File::from(file).write_all(bytes)?;
+        Ok(renameat(&self.root.dir, &fresh, &self.root.dir, name)?)
     }
 }
 
@@ -155,74 +161,70 @@ impl ScratchDir {
     }
 }
 
-/// Makes and locks a root; `None` if it was swept away in between.
-fn create_locked(spill: BorrowedFd<'_>, name: &str) -> rustix::io::Result<Option<OwnedFd>> {
-    mkdirat(spill, name, Mode::RWXU)?;
-    let Some(dir) = open_and_lock(spill, name)? else {
-        return Ok(None);
-    };
-    let named = match statat(spill, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Err(Errno::NOENT) => return Ok(None),
-        named => named?,
-    };
-    let ours = fstat(&dir)?;
-    let same = (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino) && ours.st_nlink > 0;
-    Ok(same.then_some(dir))
-}
-
-/// The directory with its lock, unless it is gone or locked by another.
-fn open_and_lock(
-    spill: BorrowedFd<'_>,
-    name: impl rustix::path::Arg,
-) -> rustix::io::Result<Option<OwnedFd>> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let dir = match openat(spill, name, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(None),
-        opened => opened?,
-    };
-    match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Ok(None),
-        locked => locked.map(|()| Some(dir)),
-    }
-}
-
 /// Removes the scratch roots of engines that no longer live; gives how many. What cannot be removed is logged and
 /// left for the next time. A spill directory that does not exist yet has none, and is not made for this.
 pub fn sweep_dead_roots(spill: &SpillDir) -> Result<usize, EngineError> {
-    if !spill.path().exists() {
-        return Ok(0);
-    }
-    let dir = spill.open()?;
-    let mut listing = vec![MaybeUninit::uninit(); 32 << 10];
-    let mut entries = RawDir::new(dir.as_fd(), &mut listing);
     let mut removed = 0;
-    while let Some(entry) = entries.next() {
-        let entry = entry.map_err(EngineError::io("reading the spill directory"))?;
-        match sweep(dir.as_fd(), entry.file_name()) {
-            Ok(swept) => removed += usize::from(swept),
-            Err(error) => log::warn!(
-                "cannot remove scratch {:?} of an earlier engine: {error}",
-                entry.file_name()
-            ),
+    for orphan in dead_roots(spill)? {
+        match orphan.remove() {
+            Ok(()) => removed += 1,
+            Err(error) => log::warn!("cannot remove scratch of an earlier engine: {error}"),
         }
     }
     Ok(removed)
 }
 
-fn sweep(spill: BorrowedFd<'_>, name: &CStr) -> io::Result<bool> {
-    if !name.to_bytes().starts_with(PREFIX.as_bytes()) {
-        return Ok(false);
+/// The roots of engines that no longer live.
+pub(crate) fn dead_roots(spill: &SpillDir) -> Result<Vec<DeadRoot>, EngineError> {
+    let mut found = Vec::new();
+    if !spill.path().exists() {
+        return Ok(found);
     }
-    // Locked until it is gone, so that no second sweep works on it too.
-    let Some(_locked) = open_and_lock(spill, name)? else {
-        return Ok(false);
-    };
-    remove_tree(spill, name)?;
-    Ok(true)
+    let dir = Arc::new(spill.open()?);
+    let reading = EngineError::io("reading the spill directory");
+    locked_dir::each_orphan(dir.as_fd(), PREFIX, |orphan| {
+        found.push(DeadRoot {
+            path: spill.path().join(&orphan.name),
+            spill: Arc::clone(&dir),
+            orphan,
+        });
+    })
+    .map_err(reading)?;
+    Ok(found)
 }
 
-pub(crate) fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
+/// What an engine left that lives no more. Nobody else takes it while this is held.
+#[derive(Debug)]
+pub struct DeadRoot {
+    spill: Arc<OwnedFd>,
+    orphan: Orphan,
+    path: PathBuf,
+}
+
+impl DeadRoot {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What its engine noted under this name; see [`ScratchRoot::note`].
+    #[must_use]
+    pub fn noted(&self, name: &str) -> Option<Vec<u8>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(&self.orphan.dir, name, flags, Mode::empty()).ok()?;
+        let mut bytes = Vec::new();
+        File::from(file)
+            .take(MOST_NOTED)
+            .read_to_end(&mut bytes)
+            .ok()?;
+        Some(bytes)
+    }
+
+    /// Removes it with all it holds.
+    pub fn remove(self) -> io::Result<()> {
+        self.orphan.remove(self.spill.as_fd())
+    }
 }
 
 #[cfg(test)]

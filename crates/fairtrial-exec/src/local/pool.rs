@@ -138,7 +138,7 @@ impl Pool {
             unwanted: HashSet::new(),
             numbers: 0,
             generation: 0,
-            id_base: crate::scratch::random(),
+            id_base: crate::locked_dir::random(),
             not_before: None,
             vigil: Vigil::new(),
             closing: None,

@@ -39,17 +39,11 @@ static MEMORY: Mutex<BTreeMap<String, Proof>> = Mutex::new(BTreeMap::new());
 
 impl Place {
     pub(super) fn of(config: &LocalConfig) -> Self {
-        let variable = |name: &str| {
-            let value = config.host_env.get(std::ffi::OsStr::new(name))?;
-            Some(PathBuf::from(value)).filter(|path| path.is_absolute())
-        };
-        let cache =
-            variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
         let uname = rustix::system::uname();
         // What cannot be read is the same for all who cannot read it.
         let text = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
         Self {
-            file: cache.map(|cache| cache.join("fairtrial/selftest.json")),
+            file: config.cache_dir().map(|cache| cache.join("selftest.json")),
             boot: text("/proc/sys/kernel/random/boot_id").trim().to_owned(),
             here: format!(
                 "{} {} {} {}",
@@ -108,7 +102,7 @@ pub(super) fn keep(place: &Place, asked: &str, proof: &Proof) {
 fn write(path: &Path, file: &File) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     std::fs::create_dir_all(directory)?;
-    let other = directory.join(format!("selftest-{:016x}", crate::scratch::random()));
+    let other = directory.join(format!("selftest-{:016x}", crate::locked_dir::random()));
     let text = serde_json::to_string(file).expect("plain data always serialises");
     let written = std::fs::write(&other, text).and_then(|()| std::fs::rename(&other, path));
     if written.is_err() {

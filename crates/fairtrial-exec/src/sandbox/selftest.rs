@@ -221,7 +221,7 @@ struct Canary {
 
 impl Canary {
     fn new() -> io::Result<Self> {
-        let name = format!("fairtrial-canary-{:016x}", crate::scratch::random());
+        let name = format!("fairtrial-canary-{:016x}", crate::locked_dir::random());
         let path = std::env::temp_dir().join(name);
         let mut options = std::fs::OpenOptions::new();
         let mut open = options.write(true).create_new(true).open(&path)?;

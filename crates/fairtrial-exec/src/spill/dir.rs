@@ -14,6 +14,23 @@ use crate::error::EngineError;
 #[derive(Clone, Debug)]
 pub struct SpillDir {
     path: Arc<Path>,
+    purpose: Purpose,
+}
+
+/// What a directory of the user's own is for: which variable would put it elsewhere.
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    Spill,
+    Cache,
+}
+
+impl Purpose {
+    fn variable(self) -> &'static str {
+        match self {
+            Self::Spill => "FAIRTRIAL_SPILL_DIR",
+            Self::Cache => "FAIRTRIAL_CACHE_DIR",
+        }
+    }
 }
 
 impl SpillDir {
@@ -22,7 +39,19 @@ impl SpillDir {
     pub fn new(path: impl AsRef<Path>) -> Self {
         // By components, for a trailing slash would make the kernel follow a link in the last one.
         let path: PathBuf = path.as_ref().components().collect();
-        Self { path: path.into() }
+        Self {
+            path: path.into(),
+            purpose: Purpose::Spill,
+        }
+    }
+
+    /// A directory in the user's cache, on the same terms.
+    #[must_use]
+    pub(crate) fn in_cache(path: impl AsRef<Path>) -> Self {
+        Self {
+            purpose: Purpose::Cache,
+            ..Self::new(path)
+        }
     }
 
     /// Its path.
@@ -55,11 +84,13 @@ impl SpillDir {
         match mkdir(&*self.path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(Errno::NOENT) => Err(self.refuse(format!(
-                "its parent does not exist; create it (`mkdir -p '{}'`) or set `FAIRTRIAL_SPILL_DIR` to another place",
-                self.path.parent().unwrap_or(Path::new("/")).display()
+                "its parent does not exist; create it (`mkdir -p '{}'`) or set `{}` to another place",
+                self.path.parent().unwrap_or(Path::new("/")).display(),
+                self.purpose.variable()
             ))),
             Err(errno) => Err(self.refuse(format!(
-                "it cannot be created: {errno}; set `FAIRTRIAL_SPILL_DIR` to a place you can write to"
+                "it cannot be created: {errno}; set `{}` to a place you can write to",
+                self.purpose.variable()
             ))),
         }
     }
@@ -69,8 +100,9 @@ impl SpillDir {
         let us = geteuid().as_raw();
         if stat.st_uid != us {
             return Err(self.refuse(format!(
-                "it belongs to user {}, not to {us}; remove it or set `FAIRTRIAL_SPILL_DIR` to a directory of your own",
-                stat.st_uid
+                "it belongs to user {}, not to {us}; remove it or set `{}` to a directory of your own",
+                stat.st_uid,
+                self.purpose.variable()
             )));
         }
         let mode = stat.st_mode & 0o7777;
@@ -85,20 +117,26 @@ impl SpillDir {
 
     /// Why it could not be opened. Only for the message: nothing is decided by looking at the path a second time.
     fn explain(&self, errno: Errno) -> String {
+        let variable = self.purpose.variable();
         let kind = lstat(&*self.path).map(|stat| FileType::from_raw_mode(stat.st_mode));
         match kind {
             Ok(FileType::Symlink) => {
-                "it is a symbolic link; remove it or set `FAIRTRIAL_SPILL_DIR` to the directory itself".into()
+                format!(
+                    "it is a symbolic link; remove it or set `{variable}` to the directory itself"
+                )
             }
             Ok(FileType::Directory) | Err(_) => format!("it cannot be opened: {errno}"),
-            Ok(_) => "it is not a directory; remove it or set `FAIRTRIAL_SPILL_DIR` to another place".into(),
+            Ok(_) => {
+                format!("it is not a directory; remove it or set `{variable}` to another place")
+            }
         }
     }
 
     fn refuse(&self, problem: String) -> EngineError {
-        EngineError::SpillDir {
-            dir: self.path.to_path_buf(),
-            problem,
+        let dir = self.path.to_path_buf();
+        match self.purpose {
+            Purpose::Spill => EngineError::SpillDir { dir, problem },
+            Purpose::Cache => EngineError::CacheDir { dir, problem },
         }
     }
 }
