@@ -251,7 +251,7 @@ pub(crate) fn describe<'py>(py: Python<'py>, run: &RunSpec<'_>) -> PyResult<Boun
     fields.set_item("replicate", run.replicate)?;
     fields.set_item("seed", run.seed)?;
     fields.set_item("index", run.index)?;
-    fields.set_item("order", run.order)?;
+    fields.set_item("order", run.order())?;
     fill_condition(py, &fields, &run.condition)?;
     Ok(fields)
 }

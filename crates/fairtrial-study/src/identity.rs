@@ -52,27 +52,82 @@ impl Identity {
         recorded: &str,
         seed: u64,
         recorded_seed: u64,
-    ) -> Option<String> {
+    ) -> Option<Change> {
         if self.0 == recorded {
             return None;
         }
+        let change = |aspect, then: &dyn fmt::Display, now: &dyn fmt::Display| Change {
+            aspect,
+            then: then.to_string(),
+            now: now.to_string(),
+        };
         if seed != recorded_seed {
-            return Some(format!("seed changed ({recorded_seed} to {seed})"));
+            return Some(change(Aspect::Seed, &recorded_seed, &seed));
         }
         let (now, then): (Vec<_>, Vec<_>) =
             (self.0.split(':').collect(), recorded.split(':').collect());
-        let named = [(2, "agent"), (3, "terms"), (4, "problem")].into_iter();
-        let changed = named
-            .filter_map(|(place, name)| match (now.get(place), then.get(place)) {
-                (Some(now), Some(then)) if now == then => None,
-                (Some(now), then) => {
-                    let then = then.copied().unwrap_or("?");
-                    Some(format!("{name} changed ({then} to {now})"))
-                }
-                (None, _) => None,
-            })
-            .next();
-        Some(changed.unwrap_or_else(|| "identity changed (another version)".into()))
+        let places = [(2, Aspect::Agent), (3, Aspect::Terms), (4, Aspect::Problem)];
+        let changed = places.into_iter().find_map(|(place, aspect)| {
+            let then = then.get(place).copied().unwrap_or("?");
+            (now[place] != then).then(|| change(aspect, &then, &now[place]))
+        });
+        Some(changed.unwrap_or_else(|| change(Aspect::Version, &"another", &"this")))
+    }
+}
+
+/// Something about a run that can change its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aspect {
+    /// What its generators are seeded with.
+    Seed,
+    /// Who runs it.
+    Agent,
+    /// Time, limits, sandbox and isolation.
+    Terms,
+    /// On what.
+    Problem,
+    /// How identities are made.
+    Version,
+}
+
+impl Aspect {
+    /// As the user names it when it is accepted.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Seed => "seed",
+            Self::Agent => "agent",
+            Self::Terms => "terms",
+            Self::Problem => "problem",
+            Self::Version => "identity",
+        }
+    }
+}
+
+impl fmt::Display for Aspect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} changed", self.name())
+    }
+}
+
+/// How a run is not what it was when it was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What of it.
+    pub aspect: Aspect,
+    /// As it was: a seed, or a short hash.
+    pub then: String,
+    /// As it is.
+    pub now: String,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { aspect, then, now } = self;
+        match aspect {
+            Aspect::Version => write!(f, "{aspect} (another version)"),
+            _ => write!(f, "{aspect} ({then} to {now})"),
+        }
     }
 }
 
@@ -96,7 +151,7 @@ mod tests {
             (identity(1, "a", "u", "p"), 1, "terms changed ("),
             (identity(1, "a", "t", "q"), 1, "problem changed ("),
         ] {
-            let difference = differs(&after, seed).unwrap();
+            let difference = differs(&after, seed).unwrap().to_string();
             assert!(difference.starts_with(named), "{difference}");
         }
         assert!(before.difference("0:x", 1, 1).is_some());

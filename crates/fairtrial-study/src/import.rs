@@ -87,7 +87,7 @@ pub(crate) fn import(
             attempt: 1,
             invocation: 0,
             plan_index: run.index as u64,
-            order_index: run.order.into(),
+            order_index: run.order().into(),
             seed: run.seed.into(),
             identity: identity.map_or(String::new(), |identity| identity.text().to_owned()),
             started_at_ns,

@@ -129,7 +129,7 @@ impl Job {
         Some(Self {
             run_id: run.run_id.to_string(),
             plan_index: run.index as u64,
-            order_index: run.order.into(),
+            order_index: run.order().into(),
             seed: run.seed.into(),
             identity: ready.identity(run)?.text().to_owned(),
             start_id: StartId(0),
@@ -162,7 +162,7 @@ impl Job {
             invocation: tools.invocation,
             run_id: self.run_id.clone(),
             action: decision.action.name().into(),
-            reason: decision.reason,
+            reason: decision.reason.to_string(),
         }));
         let evaluates = self.evaluates;
         if evaluates.is_none() {

@@ -12,6 +12,7 @@ mod compat;
 mod csv;
 mod describe;
 mod design;
+mod ends;
 mod evaluation;
 mod execute;
 mod expression;
@@ -66,9 +67,11 @@ pub use expression::{ErrorKind, Expression, ExpressionError, Scope};
 pub use fault::{Fault, Invalid, Place};
 pub use format::Format;
 pub use host::{HostBinding, HostBindings, HostFunction, HostPacket, plain_data};
+pub use identity::{Aspect, Change};
 pub use moment::Moment;
 pub use plan::{
-    Action, ActionCounts, Coverage, Decide, Decision, Fresh, Picker, Plan, RunId, RunSpec, Share,
+    Action, Coverage, Decide, Decision, Fresh, Picker, Plan, Reason, RunId, RunSpec, Share, Survey,
+    WriteError,
 };
 pub use program::DRE_CALLER;
 pub use random::Random;

@@ -13,6 +13,7 @@ mod walk;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
@@ -24,7 +25,8 @@ use crate::study::Study;
 use crate::value::Value;
 
 pub use coverage::{Coverage, Share};
-pub use decision::{Action, ActionCounts, Decide, Decision, Fresh};
+pub use decision::{Action, Decide, Decision, Fresh, Reason, Survey};
+pub use json::WriteError;
 pub use pick::Picker;
 pub use run_spec::{RunId, RunSpec};
 use select::Selection;
@@ -53,8 +55,8 @@ pub struct Plan<'s> {
     /// What is odd, but no error: of the file, of the design, of the plan.
     pub warnings: Vec<Fault>,
     runs: u64,
-    /// Of each run, its place in the run order.
-    order: Vec<u32>,
+    /// See [`Plan::order`].
+    order: OnceLock<Vec<u32>>,
     selection: Selection,
     cast: Cast,
     id_digits: u32,
@@ -89,7 +91,7 @@ impl<'s> Plan<'s> {
             coverage: Coverage::default(),
             cast: Cast::of(&study, is_standalone),
             selection: Selection::All,
-            order: Vec::new(),
+            order: OnceLock::new(),
             runs: 0,
             study,
             design,
@@ -99,7 +101,6 @@ impl<'s> Plan<'s> {
         };
         plan.select()?;
         plan.number()?;
-        plan.order = order::places(&plan);
         plan.warnings.sort_by(|a, b| a.place.cmp(&b.place));
         Ok(plan)
     }
@@ -129,7 +130,7 @@ impl<'s> Plan<'s> {
     pub fn runs(&self) -> impl Iterator<Item = RunSpec<'_>> {
         let mut hasher = run_spec::Hasher::new(self);
         let steps = self.steps().enumerate();
-        steps.map(move |(index, step)| hasher.run(&step, index, self.order[index]))
+        steps.map(move |(index, step)| hasher.run(&step, index))
     }
 
     /// Makes runs by their places.
@@ -141,11 +142,17 @@ impl<'s> Plan<'s> {
     /// The indexes of runs in the order in which they are to start.
     #[must_use]
     pub fn run_order(&self) -> Vec<u32> {
-        let mut starts = vec![0; self.order.len()];
-        for (index, place) in self.order.iter().enumerate() {
+        let order = self.order();
+        let mut starts = vec![0; order.len()];
+        for (index, place) in order.iter().enumerate() {
             starts[*place as usize] = index as u32;
         }
         starts
+    }
+
+    /// Of each run, its place in the run order. Made when somebody asks for it: who runs nothing does not.
+    fn order(&self) -> &[u32] {
+        self.order.get_or_init(|| order::places(self))
     }
 
     fn steps(&self) -> impl Iterator<Item = Step<'_>> {
@@ -192,7 +199,7 @@ impl<'s> Plan<'s> {
         let mut hasher = run_spec::Hasher::new(self);
         let mut line = String::new();
         for (index, step) in self.steps().enumerate() {
-            let run = hasher.run(&step, index, 0);
+            let run = hasher.run(&step, index);
             coverage.count(&step);
             line.clear();
             if index > 0 {
@@ -221,7 +228,7 @@ impl<'s> Plan<'s> {
         let runs = self
             .steps()
             .enumerate()
-            .map(|(index, step)| hasher.run(&step, index, 0));
+            .map(|(index, step)| hasher.run(&step, index));
         let same: Vec<_> = runs
             .filter(|run| run.run_id.number() == id)
             .take(2)

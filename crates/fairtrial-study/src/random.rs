@@ -51,7 +51,7 @@ impl Random {
 
     fn from_key(key: &[u32]) -> Self {
         let key = if key.is_empty() { &[0] } else { key };
-        let mut state = scrambled(19_650_218);
+        let mut state = SCRAMBLED;
         let (mut i, mut j) = (1, 0);
         for _ in 0..N.max(key.len()) {
             let mixed = state[i - 1] ^ (state[i - 1] >> 30);
@@ -118,15 +118,17 @@ impl Random {
     }
 }
 
-/// `init_genrand`.
-fn scrambled(seed: u32) -> [u32; N] {
-    let mut state = [seed; N];
-    for i in 1..N {
-        let mixed = state[i - 1] ^ (state[i - 1] >> 30);
+/// `init_genrand(19650218)`, where every key begins.
+const SCRAMBLED: [u32; N] = {
+    let mut state = [19_650_218; N];
+    let mut i = 1;
+    while i < N {
+        let mixed: u32 = state[i - 1] ^ (state[i - 1] >> 30);
         state[i] = mixed.wrapping_mul(1_812_433_253).wrapping_add(i as u32);
+        i += 1;
     }
     state
-}
+};
 
 fn advance(i: usize, state: &mut [u32; N]) -> usize {
     if i + 1 < N {

@@ -2,15 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::identity::{Aspect, Change};
 use crate::import;
 use crate::journal::{History, JournalError, Past, Reader, Status};
-use crate::plan::{Action, Decide, Decision, Plan, RunSpec};
+use crate::plan::{Action, Decide, Decision, Plan, Reason, RunSpec, Survey};
 use crate::ready::Ready;
-
-/// Why a failed run is run again.
-pub(crate) const RETRY: &str = "retry requested";
-/// How the reason of an accepted change begins.
-const ACCEPTED: &str = "accepted: ";
 
 /// What the user wants done with what is there.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +54,6 @@ pub struct Recorded<'r> {
     reader: &'r Reader,
     ready: &'r Ready,
     wishes: &'r Wishes,
-    orphans: u64,
     /// Changes that were accepted before, as decisions have them.
     accepted: HashMap<String, String>,
     /// Some of it came from DRE's checkpoints.
@@ -66,33 +61,21 @@ pub struct Recorded<'r> {
 }
 
 impl<'r> Recorded<'r> {
-    /// Reads what is recorded of the plan's runs.
+    /// By what a reader reads, of which the history is read already.
     pub fn new(
-        plan: &Plan<'_>,
         history: &'r History,
         reader: &'r Reader,
         ready: &'r Ready,
         wishes: &'r Wishes,
     ) -> Result<Self, JournalError> {
-        let planned = plan
-            .runs()
-            .filter(|run| history.find(run.run_id.number()).is_some())
-            .count();
         Ok(Self {
             history,
             reader,
             ready,
             wishes,
-            orphans: (history.len() - planned) as u64,
             accepted: reader.accepted()?.into_iter().collect(), // of several the last
             has_imports: reader.first_stage()?.as_deref() == Some(import::STAGE),
         })
-    }
-
-    /// Whether a decision is an acceptance that is not recorded yet.
-    pub(crate) fn is_newly_accepted(&self, run: &RunSpec<'_>, decision: &Decision) -> bool {
-        decision.reason.starts_with(ACCEPTED)
-            && self.accepted.get(&run.run_id.to_string()) != Some(&decision.reason)
     }
 
     /// What became of a run, if it ever began.
@@ -100,108 +83,114 @@ impl<'r> Recorded<'r> {
         self.history.find(run.run_id.number())
     }
 
-    /// As [`Decide::decide`], and why it could not be.
-    pub fn look(&self, run: &RunSpec<'_>) -> Result<Decision, JournalError> {
-        let decision = self.look_at(run)?;
-        if self.wishes.only_retries && decision.reason != RETRY {
+    fn look(&self, run: &RunSpec<'_>, past: Option<&Past>) -> Result<Decision, JournalError> {
+        let decision = self.look_at_all(run, past)?;
+        if self.wishes.only_retries && decision.reason != Reason::Retry {
             return Ok(Decision {
                 action: Action::Reuse,
-                reason: "not retried".into(),
+                reason: Reason::NotRetried,
             });
         }
         Ok(decision)
     }
 
-    fn look_at(&self, run: &RunSpec<'_>) -> Result<Decision, JournalError> {
-        let decision = |action, reason: &str| Decision {
-            action,
-            reason: reason.to_owned(),
-        };
+    fn look_at_all(
+        &self,
+        run: &RunSpec<'_>,
+        past: Option<&Past>,
+    ) -> Result<Decision, JournalError> {
+        let decision = |action, reason| Ok(Decision { action, reason });
         if let Some(rescore) = &self.wishes.rescore {
-            return self.rescored(run, rescore);
+            return self.rescored(run, past, rescore);
         }
-        let Some(past) = self.history.find(run.run_id.number()) else {
-            return Ok(decision(Action::Run, "new"));
+        let Some(past) = past else {
+            return decision(Action::Run, Reason::New);
         };
         let Some((start, status)) = past.shown() else {
-            return Ok(decision(Action::Run, past.last.name()));
+            return decision(Action::Run, Reason::Ended(past.last));
         };
         let Some(identity) = self.ready.identity(run) else {
-            return Ok(decision(Action::Reuse, "finished"));
+            return decision(Action::Reuse, Reason::Finished);
         };
         if status == Status::Success && !past.is_same(identity.text()) {
             let row = self.reader.start(start)?;
             let (then, seed) = row.map_or((String::new(), 0), |row| (row.identity, row.seed));
-            if let Some(difference) = identity.difference(&then, run.seed.into(), seed) {
-                return Ok(self.changed(run, difference));
+            if let Some(change) = identity.difference(&then, run.seed.into(), seed) {
+                return Ok(self.changed(run, change));
             }
         }
         if status != Status::Success && !past.last.is_its_own() {
             // It was being tried again, and was stopped: that is gone on with.
-            return Ok(decision(Action::Run, past.last.name()));
+            return decision(Action::Run, Reason::Ended(past.last));
         }
         if status != Status::Success
             && self.is_chosen(run)
             && (self.wishes.retry.contains(&status) || self.is_setup(past)?)
         {
-            return Ok(decision(Action::Rerun, RETRY));
+            return decision(Action::Rerun, Reason::Retry);
         }
         if status == Status::Success
             && let Some(reason) = self.evaluates(run, past)?
         {
-            return Ok(decision(Action::Evaluate, reason));
+            return decision(Action::Evaluate, reason);
         }
         if self.has_imports {
             let finish = self.reader.finish(start)?;
             if finish.is_some_and(|finish| finish.stage == import::STAGE) {
-                return Ok(decision(Action::Reuse, import::STAGE));
+                return decision(Action::Reuse, Reason::Imported);
             }
         }
-        Ok(decision(Action::Reuse, "finished"))
+        decision(Action::Reuse, Reason::Finished)
     }
 
-    fn rescored(&self, run: &RunSpec<'_>, rescore: &Rescore) -> Result<Decision, JournalError> {
-        let decision = |action, reason: &str| Decision {
-            action,
-            reason: reason.to_owned(),
-        };
+    fn rescored(
+        &self,
+        run: &RunSpec<'_>,
+        past: Option<&Past>,
+        rescore: &Rescore,
+    ) -> Result<Decision, JournalError> {
+        let decision = |action, reason| Ok(Decision { action, reason });
         let is_meant = match &rescore.problem {
             Some(problem) => run.problem_id().to_str() == *problem,
             None => true,
         };
-        let past = self.history.find(run.run_id.number());
         let past = past.filter(|past| matches!(past.shown(), Some((_, Status::Success))));
         if let (Some(past), true) = (past, is_meant) {
             if let Some(reason) = self.evaluates(run, past)? {
-                return Ok(decision(Action::Evaluate, reason));
+                return decision(Action::Evaluate, reason);
             }
             if rescore.all && self.ready.problem(run).evaluator.is_some() {
-                return Ok(decision(Action::Evaluate, "rescore requested"));
+                return decision(Action::Evaluate, Reason::Rescore);
             }
         }
-        Ok(decision(Action::Reuse, "not rescored"))
+        decision(Action::Reuse, Reason::NotRescored)
     }
 
-    fn changed(&self, run: &RunSpec<'_>, difference: String) -> Decision {
+    fn changed(&self, run: &RunSpec<'_>, change: Change) -> Decision {
         let wishes = self.wishes;
-        let what = difference.split(' ').next().unwrap_or_default();
-        let named = match what {
-            "agent" => format!("agent:{}", run.agent_id().to_str()),
-            "problem" => format!("problem:{}", run.problem_id().to_str()),
-            other => other.to_owned(),
+        let named = match change.aspect {
+            Aspect::Agent => format!("agent:{}", run.agent_id().to_str()),
+            Aspect::Problem => format!("problem:{}", run.problem_id().to_str()),
+            other => other.name().to_owned(),
         };
-        let reason = format!("{ACCEPTED}{difference}");
-        let was_accepted = self.accepted.get(&run.run_id.to_string()) == Some(&reason);
-        if was_accepted || wishes.changed == Changed::Accept || wishes.accepted.contains(&named) {
+        let accepted = Reason::Accepted(change.clone());
+        let is_accepted = wishes.changed == Changed::Accept || wishes.accepted.contains(&named);
+        if is_accepted || self.was_accepted(run, &accepted) {
             return Decision {
                 action: Action::Reuse,
-                reason,
+                reason: accepted,
             };
         }
         Decision {
             action: Action::Rerun,
-            reason: difference,
+            reason: Reason::Changed(change),
         }
+    }
+
+    /// Whether this very change of a run was accepted before.
+    fn was_accepted(&self, run: &RunSpec<'_>, reason: &Reason) -> bool {
+        let before = self.accepted.get(&run.run_id.to_string());
+        before.is_some_and(|before| *before == reason.to_string())
     }
 
     /// Whether it is among the runs that are to be retried, if somebody names them.
@@ -224,34 +213,43 @@ impl<'r> Recorded<'r> {
     }
 
     /// Why a success has to be evaluated, if it has.
-    fn evaluates(
-        &self,
-        run: &RunSpec<'_>,
-        past: &Past,
-    ) -> Result<Option<&'static str>, JournalError> {
+    fn evaluates(&self, run: &RunSpec<'_>, past: &Past) -> Result<Option<Reason>, JournalError> {
         let (Some(evaluator), Some((start, _))) =
             (&self.ready.problem(run).evaluator, past.shown())
         else {
             return Ok(None);
         };
         Ok(match self.reader.evaluation(start)? {
-            None => Some("not evaluated"),
-            Some(row) if row.evaluator_sha256 != evaluator.sha256 => Some("evaluator changed"),
-            Some(row) if row.status != "ok" => Some("evaluation failed"),
+            None => Some(Reason::NotEvaluated),
+            Some(row) if row.evaluator_sha256 != evaluator.sha256 => Some(Reason::EvaluatorChanged),
+            Some(row) if row.status != "ok" => Some(Reason::EvaluationFailed),
             Some(_) => None,
         })
     }
 }
 
 impl Decide for Recorded<'_> {
-    fn decide(&self, run: &RunSpec<'_>) -> Decision {
-        self.look(run).unwrap_or_else(|error| Decision {
-            action: Action::Run,
-            reason: format!("its record cannot be read: {error}"),
-        })
+    fn decide(&self, run: &RunSpec<'_>) -> Result<Decision, JournalError> {
+        self.look(run, self.past(run))
     }
 
-    fn orphans(&self) -> u64 {
-        self.orphans
+    fn survey(&self, plan: &Plan<'_>) -> Result<Survey, JournalError> {
+        let unwell = self.reader.failed_evaluations()?;
+        let mut survey = Survey::default();
+        for run in plan.runs() {
+            let past = self.past(&run);
+            let decision = self.look(&run, past)?;
+            survey.add(&decision);
+            if let Some(past) = past {
+                survey.ends.add(past, &unwell);
+            }
+            if matches!(decision.reason, Reason::Accepted(_))
+                && !self.was_accepted(&run, &decision.reason)
+            {
+                survey.accepted.push((run.run_id, decision));
+            }
+        }
+        survey.orphans = self.history.len() as u64 - survey.ends.begun();
+        Ok(survey)
     }
 }

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::job::{Done, Job, JobEnd, Tools};
 use crate::journal::{Journal, JournalError, Status};
-use crate::plan::{Action, Decision, Picker, Plan};
+use crate::plan::{Action, Decide, Decision, Picker, Plan};
 use crate::ready::Ready;
 use crate::recorded::Recorded;
 use crate::study::{FailurePolicy, FailureTrigger};
@@ -29,7 +29,7 @@ pub enum Stop {
 }
 
 /// Why the loop ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Everything that was to do is done.
     Finished,
@@ -37,6 +37,18 @@ pub enum End {
     Stopped,
     /// Somebody asked for it.
     Interrupted,
+}
+
+impl End {
+    /// As the journal has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Stopped => "stopped",
+            Self::Interrupted => "interrupted",
+        }
+    }
 }
 
 /// What became of the runs of one invocation.
@@ -244,7 +256,7 @@ impl<'s, B> Todo<'s, B> {
         let site = self.site;
         for index in self.order.by_ref().take(PASSED_OVER) {
             let run = self.picker.run(index);
-            let decision = site.recorded.look(&run).map_err(Arc::new)?;
+            let decision = site.recorded.decide(&run).map_err(Arc::new)?;
             if decision.action == Action::Reuse {
                 tally.reused += 1;
                 continue;

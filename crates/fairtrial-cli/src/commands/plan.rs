@@ -1,13 +1,13 @@
 //! `fairtrial plan`: what a study would run.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use fairtrial_study::journal::{JournalError, Reader};
 use fairtrial_study::{
-    Decide, Fault, Fresh, Invalid, Plan, Ready, Recorded, Share, Study, Value, Wishes,
+    Action, Decide, Fault, Fresh, Invalid, Plan, Ready, Recorded, Share, Study, Survey, Value,
+    Wishes, WriteError,
 };
 
 use crate::args::PlanArgs;
@@ -38,14 +38,15 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
     let shown = decided(&plan, directory, |decide, rate| {
         if args.json {
             let mut out = BufWriter::with_capacity(1 << 16, Shown::on(io::stdout()));
-            plan.write_json(decide, &plan.warnings, &mut out)
-                .and_then(|()| out.flush())
+            plan.write_json(decide, &plan.warnings, &mut out)?;
+            Ok(out.flush()?)
         } else {
             show(&plan, decide, rate)
         }
     })?;
     match shown {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+        Err(WriteError::Journal(error)) => Err(Failure::Usage(error.to_string())),
+        Err(WriteError::Io(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::attempting("cannot show the plan")(error))
         }
         _ => Ok(ExitCode::AllWell),
@@ -84,7 +85,7 @@ fn decided<T>(
     let history = reader.history().map_err(failed)?;
     let rate = reader.rate().map_err(failed)?;
     let wishes = Wishes::default();
-    let recorded = Recorded::new(plan, &history, &reader, &ready, &wishes).map_err(failed)?;
+    let recorded = Recorded::new(&history, &reader, &ready, &wishes).map_err(failed)?;
     Ok(act(&recorded, rate))
 }
 
@@ -110,15 +111,16 @@ fn write_conditions(plan: &Plan<'_>, path: &Path) -> Result<(), Failure> {
 }
 
 /// `run 10 (8 new, 2 cancelled), reuse 5 (finished)`.
-fn actions(reasons: &BTreeMap<(&'static str, String), u64>) -> String {
+fn actions(survey: &Survey) -> String {
     let mut said = Vec::new();
-    for action in ["run", "reuse", "evaluate", "rerun"] {
-        let of_it: Vec<_> = reasons
+    for action in Action::ALL {
+        let of_it: Vec<_> = survey
+            .reasons
             .iter()
             .filter(|((of, _), _)| *of == action)
             .map(|((_, reason), count)| (reason, count))
             .collect();
-        let all: u64 = of_it.iter().map(|(_, count)| **count).sum();
+        let (action, all) = (action.name(), survey.count(action));
         match &of_it[..] {
             [] => {}
             [(reason, _)] => said.push(format!("{action} {all} ({reason})")),
@@ -137,7 +139,8 @@ fn actions(reasons: &BTreeMap<(&'static str, String), u64>) -> String {
     }
 }
 
-fn show(plan: &Plan<'_>, decide: &dyn Decide, rate: Option<f64>) -> io::Result<()> {
+fn show(plan: &Plan<'_>, decide: &dyn Decide, rate: Option<f64>) -> Result<(), WriteError> {
+    let survey = decide.survey(plan)?;
     let mut err = Shown::on(io::stderr());
     for warning in &plan.warnings {
         writeln!(err, "{}", line(warning))?;
@@ -168,11 +171,9 @@ fn show(plan: &Plan<'_>, decide: &dyn Decide, rate: Option<f64>) -> io::Result<(
         order.policy.name(),
         order.seed.to_str()
     )?;
-    let reasons = decide.reasons(plan);
-    let orphans = decide.orphans();
-    writeln!(out, "actions: {}; {orphans} orphans", actions(&reasons))?;
-    let to_do = reasons.iter().filter(|((action, _), _)| *action != "reuse");
-    let to_do: u64 = to_do.map(|(_, count)| count).sum();
+    let (actions, orphans) = (actions(&survey), survey.orphans);
+    writeln!(out, "actions: {actions}; {orphans} orphans")?;
+    let to_do = survey.to_do();
     if let Some(rate) = rate.filter(|rate| *rate > 0.0 && to_do > 0) {
         let seconds = (to_do as f64 / rate).ceil();
         writeln!(out, "time: about {seconds} s, at the rate of the last time")?;
@@ -201,7 +202,7 @@ fn show(plan: &Plan<'_>, decide: &dyn Decide, rate: Option<f64>) -> io::Result<(
     };
     coverage_list(&mut out, "agents", named(&coverage.agents))?;
     coverage_list(&mut out, "problems", named(&coverage.problems))?;
-    out.flush()
+    Ok(out.flush()?)
 }
 
 fn line(warning: &Fault) -> String {

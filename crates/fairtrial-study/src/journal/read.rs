@@ -173,6 +173,11 @@ impl Reader {
         self.ask(|database| database.execute_batch("BEGIN"))
     }
 
+    /// No longer.
+    pub fn let_go(&self) -> Result<(), JournalError> {
+        self.ask(|database| database.execute_batch("COMMIT"))
+    }
+
     /// Who writes it now, if anybody does.
     pub fn writer(&self) -> Option<Holder> {
         Lock::holder(&self.directory)

@@ -2,11 +2,23 @@
 
 use std::io::{self, Write};
 
-use super::{Decide, Plan, Share};
+use super::{Action, Decide, Plan, Share};
 use crate::canonical::write_text;
 use crate::design::Condition;
 use crate::fault::Fault;
+use crate::journal::JournalError;
 use crate::value::Value;
+
+/// Why a plan could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// What is recorded could not be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Nobody takes it.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
 
 impl Plan<'_> {
     /// Writes the whole plan as ST-28 has it; `warnings` may hold more than the plan's own.
@@ -15,8 +27,8 @@ impl Plan<'_> {
         decide: &dyn Decide,
         warnings: &[Fault],
         out: &mut dyn Write,
-    ) -> io::Result<()> {
-        let counts = decide.counts(self);
+    ) -> Result<(), WriteError> {
+        let survey = decide.survey(self)?;
         let order = &self.study.order;
         write!(
             out,
@@ -44,16 +56,10 @@ impl Plan<'_> {
             self.admissible(),
             self.len()
         )?;
-        let (run, reuse, evaluate) = (counts.run, counts.reuse, counts.evaluate);
-        write!(
-            out,
-            ", \"run\": {run}, \"reuse\": {reuse}, \"evaluate\": {evaluate}"
-        )?;
-        write!(
-            out,
-            ", \"rerun\": {}, \"orphans\": {}}}",
-            counts.rerun, counts.orphans
-        )?;
+        for action in Action::ALL {
+            write!(out, ", \"{}\": {}", action.name(), survey.count(action))?;
+        }
+        write!(out, ", \"orphans\": {}}}", survey.orphans)?;
         self.write_coverage(out)?;
         let warning = |fault: &Fault| {
             let place = &fault.place;
@@ -69,7 +75,7 @@ impl Plan<'_> {
         list(out, "warnings", warnings.iter().map(warning))?;
         list(out, "conditions", self.design.conditions().map(condition))?;
         self.write_runs(decide, out)?;
-        writeln!(out, "}}")
+        Ok(writeln!(out, "}}")?)
     }
 
     fn write_coverage(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -105,10 +111,10 @@ impl Plan<'_> {
         write!(out, "]}}")
     }
 
-    fn write_runs(&self, decide: &dyn Decide, out: &mut dyn Write) -> io::Result<()> {
+    fn write_runs(&self, decide: &dyn Decide, out: &mut dyn Write) -> Result<(), WriteError> {
         write!(out, ",\n \"runs\": [")?;
         for run in self.runs() {
-            let decision = decide.decide(&run);
+            let decision = decide.decide(&run)?;
             let separator = if run.index == 0 { "\n  " } else { ",\n  " };
             let (agent, problem) = run.actors_json();
             write!(
@@ -122,12 +128,12 @@ impl Plan<'_> {
                 run.seed,
                 run.seed64,
                 run.index,
-                run.order,
+                run.order(),
                 decision.action.name(),
-                quoted(&decision.reason)
+                quoted(&decision.reason.to_string())
             )?;
         }
-        write!(out, "]")
+        Ok(write!(out, "]")?)
     }
 }
 

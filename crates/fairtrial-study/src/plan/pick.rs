@@ -12,7 +12,7 @@ pub struct Picker<'p> {
     starts: Vec<(usize, u64)>,
     /// Where runs were left out: how many are kept before each 64 of the whole plan.
     kept: Vec<u32>,
-    hasher: Hasher,
+    hasher: Hasher<'p>,
 }
 
 impl<'p> Picker<'p> {
@@ -45,8 +45,7 @@ impl<'p> Picker<'p> {
     /// The run at a place in the plan, which has that many.
     pub fn run(&mut self, index: u32) -> RunSpec<'p> {
         let step = self.step(self.raw(index));
-        let order = self.plan.order[index as usize];
-        self.hasher.run(&step, index as usize, order)
+        self.hasher.run(&step, index as usize)
     }
 
     /// The place in the whole plan of the `index`th run that is kept.

@@ -30,7 +30,7 @@ impl fmt::Display for RunId {
 }
 
 /// One run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RunSpec<'p> {
     /// Its id.
     pub run_id: RunId,
@@ -44,13 +44,18 @@ pub struct RunSpec<'p> {
     pub seed64: u64,
     /// Its place in the plan.
     pub index: usize,
-    /// Its place in the run order.
-    pub order: u32,
     agent: Chosen<'p>,
     problem: Chosen<'p>,
+    plan: &'p Plan<'p>,
 }
 
 impl RunSpec<'_> {
+    /// Its place in the run order.
+    #[must_use]
+    pub fn order(&self) -> u32 {
+        self.plan.order()[self.index]
+    }
+
     /// Its agent; null when standalone.
     #[must_use]
     pub fn agent_id(&self) -> &Value {
@@ -142,39 +147,48 @@ impl SeedText {
         *text += &self.head;
         write_text(condition, text);
         *text += &self.middle;
-        write!(text, "{replicate},\"salt\":").expect("a string takes all that is written to it");
+        push_number(replicate, text);
+        *text += ",\"salt\":";
         write_text(salt, text);
         *text += &self.tail;
         hash64(text)
     }
 }
 
+/// A number in decimal; without the machinery of formats, since a plan has millions of runs.
+fn push_number(number: u32, text: &mut String) {
+    if number >= 10 {
+        push_number(number / 10, text);
+    }
+    text.push(char::from(b'0' + (number % 10) as u8));
+}
+
 /// Makes runs of steps; what runs have in common is written once.
-pub(super) struct Hasher {
+pub(super) struct Hasher<'p> {
+    plan: &'p Plan<'p>,
     seeds: SeedText,
     study_json: String,
-    id_digits: u32,
     /// The last condition's id and its text.
     condition: Option<(ConditionId, String)>,
     text: String,
     salt: String,
 }
 
-impl Hasher {
-    pub(super) fn new(plan: &Plan<'_>) -> Self {
+impl<'p> Hasher<'p> {
+    pub(super) fn new(plan: &'p Plan<'p>) -> Self {
         let mut study_json = String::new();
         write_text(&plan.study.study_id, &mut study_json);
         Self {
             seeds: SeedText::new(&plan.study.seeds, &plan.study.study_id),
             study_json,
-            id_digits: plan.id_digits,
+            plan,
             condition: None,
             text: String::new(),
             salt: String::new(),
         }
     }
 
-    pub(super) fn run<'p>(&mut self, step: &Step<'p>, index: usize, order: u32) -> RunSpec<'p> {
+    pub(super) fn run(&mut self, step: &Step<'p>, index: usize) -> RunSpec<'p> {
         let id = step.condition.id();
         if self
             .condition
@@ -190,13 +204,16 @@ impl Hasher {
         let (agent, problem) = (step.agent.actor(), step.problem.actor());
         let (text, study) = (&mut self.text, &self.study_json);
         text.clear();
-        let written = write!(
-            text,
-            "{{\"agent_id\":{},\"condition_id\":\"{condition}\",\"problem_id\":{},\"replicate\":{},\"study_id\":{study}}}",
-            agent.json, problem.json, step.replicate
-        );
-        written.expect("a string takes all that is written to it");
-        let hash = ShortHash::of(text).0 >> (4 * (RunId::DIGITS - self.id_digits));
+        text.extend([
+            "{\"agent_id\":",
+            &agent.json,
+            ",\"condition_id\":\"",
+            condition,
+        ]);
+        text.extend(["\",\"problem_id\":", &problem.json, ",\"replicate\":"]);
+        push_number(step.replicate, text);
+        text.extend([",\"study_id\":", study, "}"]);
+        let hash = ShortHash::of(text).0 >> (4 * (RunId::DIGITS - self.plan.id_digits));
         self.salt.clear();
         self.salt
             .extend([agent.text.as_str(), ":", problem.text.as_str()]);
@@ -208,9 +225,9 @@ impl Hasher {
             seed: reduced(seed64),
             seed64,
             index,
-            order,
             agent: step.agent.clone(),
             problem: step.problem.clone(),
+            plan: self.plan,
         }
     }
 }

@@ -107,7 +107,7 @@ fn native(run: &RunSpec<'_>, record: &RunRecord, mask: bool) -> Vec<Value> {
         text(record.finish.verdict.as_deref()),
         Value::text(&record.finish.stage),
         Value::text(&record.evaluation_status),
-        int(run.order),
+        int(run.order()),
         Value::Text(format!("{:016x}", run.seed64)),
         Value::text(&record.start.identity),
         int(warnings),
