@@ -59,6 +59,8 @@ mod verdict;
 #[cfg(feature = "engine")]
 mod worker;
 #[cfg(feature = "engine")]
+mod workspace;
+#[cfg(feature = "engine")]
 mod zygote;
 
 #[cfg(feature = "engine")]
@@ -75,7 +77,7 @@ pub use {
     event::{CallId, Event, ExitReason},
     hint::unknown_key,
     limits::{DEFAULT_OUTPUT_BYTES, Limits, Resource, Size, parse_duration, parse_size},
-    linux::process::adopt_orphans,
+    linux::{process::adopt_orphans, remove::remove_path as remove_tree},
     listener::{Listener, Stream, Streams, Tap, TapReader},
     local::{CallHandle, Execution, LocalBackend},
     metrics::{MeasuredBy, Metrics, PeakSource},
@@ -90,4 +92,8 @@ pub use {
         sealed_argument,
     },
     verdict::Verdict,
+    workspace::{
+        Change, ChangeKind, Changes, Entry, LayerEntry, MOST_CHANGES, ProviderReport, Shared,
+        SharedMode, Upper, UpperDir, Workspace, WorkspaceNamespace, probe_workspaces, write_layer,
+    },
 };
