@@ -33,6 +33,7 @@ pub(crate) fn write_outcome(
         stderr,
         metrics,
         in_force,
+        upper: _, // files, which are no part of the contract's JSON
     } = outcome;
     write_field(out, "{\"id\":", id)?;
     write_field(out, ",\"verdict\":", verdict.name())?;
@@ -302,6 +303,7 @@ mod tests {
                 },
                 ..InForce::default()
             },
+            upper: None,
         }
     }
 

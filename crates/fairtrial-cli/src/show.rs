@@ -251,6 +251,7 @@ mod tests {
                 mode: "fresh",
                 ..InForce::default()
             },
+            upper: None,
         }
     }
 

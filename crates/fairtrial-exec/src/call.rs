@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::limits::Limits;
 use crate::linux::selftest::SelfTest;
 use crate::sandbox::{DEFAULT_LEVEL, Level, Sandbox};
+use crate::workspace::Workspace;
 
 /// One thing to run: the work and the terms it runs under.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +36,8 @@ pub struct Call {
     pub limits: Limits,
     /// Isolation asked for.
     pub sandbox: Sandbox,
+    /// Of a command: a tree that it finds in a place of the file system, for itself alone.
+    pub workspace: Option<Arc<Workspace>>,
     /// Set when it begins.
     pub beginning: Beginning,
     /// Of a command: found out by trying, instead of running it.
@@ -244,6 +247,7 @@ impl Call {
             cancel_grace: Duration::ZERO,
             limits: Limits::default(),
             sandbox: Sandbox::new(level),
+            workspace: None,
             beginning: Beginning::default(),
             self_test: None,
             capture_bytes: DEFAULT_CAPTURE_BYTES,
@@ -305,7 +309,7 @@ impl Call {
         self.validate_times()?;
         self.validate_env()?;
         self.limits.validate()?;
-        self.sandbox.validate()?;
+        self.validate_workspace()?;
         let reuses = |terms: &PythonTerms| terms.isolation == Isolation::Reuse;
         if self.sandbox.level == Level::Strict && self.python().is_some_and(reuses) {
             return Err(InvalidCall::new(
@@ -314,6 +318,18 @@ impl Call {
             ));
         }
         self.validate_work()
+    }
+
+    fn validate_workspace(&self) -> Result<(), InvalidCall> {
+        let Some(workspace) = &self.workspace else {
+            return self.sandbox.validate();
+        };
+        if !matches!(self.work, Work::Command(_)) {
+            let problem = "only a command can have one";
+            return Err(InvalidCall::new("workspace", problem));
+        }
+        workspace.validate()?;
+        self.sandbox.validate_beside_workspace()
     }
 
     fn validate_times(&self) -> Result<(), InvalidCall> {

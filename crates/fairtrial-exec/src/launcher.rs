@@ -37,6 +37,8 @@ const EMBEDDED: &[u8] = include_bytes!(env!("FAIRTRIAL_LAUNCHER"));
 pub(crate) enum News {
     /// The launcher's word.
     Said(FromLauncher),
+    /// The directory of what a process changed in its tree, told before its end.
+    Upper(OwnedFd),
     /// The launcher is gone; nothing more will be said.
     Lost,
 }
@@ -124,7 +126,7 @@ impl Launcher {
             },
             Vec::new(),
         );
-        match self.receive().await {
+        match self.receive().await.map(|packet| packet.map(|packet| packet.message)) {
             Ok(Some(FromLauncher::Ready { version: VERSION })) => Ok(()),
             Ok(Some(FromLauncher::Ready { version })) => Err(format!(
                 "it speaks protocol version {version}, this engine speaks {VERSION}"
@@ -186,23 +188,22 @@ impl Launcher {
         if let ToLauncher::Spawn { task, .. } | ToLauncher::Fork { task, .. } = message
             && !gone.contains(&error.kind())
         {
-            self.route(FromLauncher::Failed {
+            let failed = FromLauncher::Failed {
                 task: *task,
                 step: Step::Clone,
                 errno: error.raw_os_error().unwrap_or(0),
-            });
+            };
+            self.route(failed, Vec::new());
         }
     }
 
-    async fn receive(&self) -> io::Result<Option<FromLauncher>> {
+    async fn receive(&self) -> io::Result<Option<Packet<FromLauncher>>> {
         loop {
             let mut ready = self.0.socket.readable().await?;
             match ready.try_io(|socket| {
                 packet::receive(socket.get_ref().as_fd(), &mut self.0.buffer.borrow_mut())
             }) {
-                Ok(packet) => {
-                    return packet.map(|packet| packet.map(|Packet { message, .. }| message));
-                }
+                Ok(packet) => return packet,
                 Err(_would_block) => {}
             }
         }
@@ -214,11 +215,11 @@ impl Launcher {
         loop {
             tokio::select! {
                 said = self.receive() => match said {
-                    Ok(Some(said)) => {
+                    Ok(Some(Packet { message, fds })) => {
                         if let Some(process) = &mut *self.0.process.borrow_mut() {
                             process.heard();
                         }
-                        self.route(said);
+                        self.route(message, fds);
                     }
                     Ok(None) | Err(_) => break,
                 },
@@ -247,7 +248,7 @@ impl Launcher {
         Some(Instant::now() + LOOK)
     }
 
-    fn route(&self, said: FromLauncher) {
+    fn route(&self, said: FromLauncher, fds: Vec<OwnedFd>) {
         let (task, last) = match &said {
             FromLauncher::Ready { .. } => return,
             FromLauncher::Spawned { task, .. } | FromLauncher::Hit { task, .. } => (*task, false),
@@ -255,7 +256,10 @@ impl Launcher {
         };
         let mut routes = self.0.routes.borrow_mut();
         if let Some(news) = routes.get(&task) {
-            news.send(News::Said(said)).ok(); // as above
+            for upper in fds {
+                news.send(News::Upper(upper)).ok(); // as above
+            }
+            news.send(News::Said(said)).ok();
         }
         if last {
             routes.remove(&task);

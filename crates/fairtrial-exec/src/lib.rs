@@ -65,6 +65,8 @@ mod verdict;
 #[cfg(feature = "engine")]
 mod worker;
 #[cfg(feature = "engine")]
+mod workspace;
+#[cfg(feature = "engine")]
 mod zygote;
 
 #[cfg(feature = "engine")]
@@ -81,7 +83,7 @@ pub use {
     event::{CallId, Event, ExitReason},
     hint::unknown_key,
     limits::{DEFAULT_OUTPUT_BYTES, Limits, Resource, Size, parse_duration, parse_size},
-    linux::process::adopt_orphans,
+    linux::{process::adopt_orphans, remove::remove_path as remove_tree},
     listener::{Listener, Stream, Streams, Tap, TapReader},
     local::{CallHandle, Execution, LocalBackend},
     metrics::{MeasuredBy, Metrics, PeakSource},
@@ -98,4 +100,8 @@ pub use {
     },
     store::{Keep, Store},
     verdict::Verdict,
+    workspace::{
+        Change, ChangeKind, Changes, Entry, LayerEntry, MOST_CHANGES, ProviderReport, Shared,
+        SharedMode, Upper, UpperDir, Workspace, WorkspaceNamespace, probe_workspaces, write_layer,
+    },
 };

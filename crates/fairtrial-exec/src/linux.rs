@@ -46,6 +46,7 @@ pub mod socket;
 pub mod spawn;
 #[cfg(feature = "engine")]
 pub mod sweep;
+pub mod tree;
 pub mod tree_usage;
 pub mod user_namespace;
 pub mod wait;

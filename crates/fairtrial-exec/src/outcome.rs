@@ -9,6 +9,7 @@ use crate::metrics::Metrics;
 use crate::sandbox::InForce;
 use crate::spill::Body;
 use crate::verdict::Verdict;
+use crate::workspace::UpperDir;
 use crate::{call::ResultFormat, value};
 
 /// What happened to a call. A candidate that crashes, hangs or lies is an `Outcome` too.
@@ -32,6 +33,8 @@ pub struct Outcome {
     pub metrics: Metrics,
     /// The isolation that really held.
     pub in_force: InForce,
+    /// What it changed in its workspace, if it had one. Changes in memory stay there as long as this does.
+    pub upper: Option<UpperDir>,
 }
 
 /// An answer as the worker encoded it.
@@ -232,6 +235,7 @@ mod tests {
                 mode: "fresh",
                 ..InForce::default()
             },
+            upper: None,
         }
     }
 

@@ -187,6 +187,18 @@ impl Sandbox {
         self.validate_cpus()
     }
 
+    /// As [`Sandbox::validate`], of a call with a workspace: it has namespaces at every level, and can be kept to
+    /// processors.
+    pub(crate) fn validate_beside_workspace(&self) -> Result<(), InvalidCall> {
+        if self.level != Level::None {
+            return self.validate();
+        }
+        self.validate_cpus()?;
+        let mut rest = self.clone();
+        rest.cpus = None;
+        rest.validate()
+    }
+
     fn validate_level(&self) -> Result<(), InvalidCall> {
         let needed = [
             ("network", Level::Strict, self.network != Network::Host),

@@ -292,7 +292,7 @@ impl Zygote {
                     self.python
                 )))
             }
-            News::Said(FromLauncher::Hit { .. } | FromLauncher::Ready { .. }) => None,
+            News::Said(FromLauncher::Hit { .. } | FromLauncher::Ready { .. }) | News::Upper(_) => None,
             News::Lost => Some(ZygoteEnd::Ended),
         }
     }

@@ -83,7 +83,9 @@ fn all_that_confines() -> Plan {
             writable: vec![b"/tmp".to_vec(), b"/dev/null".to_vec()],
         }),
         cpus: Vec::new(),
+        umask: Some(0o077),
         namespaces: None, // the namespaces themselves are an init's work
+        tree: None,
         filter: Some(Internet::Namespaced),
     };
     confine::plan(&confine, Means::default(), Birth::Executed).expect("nothing of it can fail")

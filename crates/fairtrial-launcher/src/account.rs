@@ -35,14 +35,14 @@ impl Launcher {
             // An init whose worker no zygote has told of yet.
             let mut forks = self.forks.values_mut();
             if let Some(fork) = forks.find(|fork| fork.task == Some(id)) {
-                fork.cell.init.take_if(|init| init.pid == reaped.pid);
+                fork.cell.lose(reaped.pid);
             }
             self.forget_spare(reaped.pid);
             return Ok(());
         };
         if task.pid != reaped.pid {
             // A zygote's first process, whose child carries on; or the init, with whom all in its namespaces ended.
-            task.cell.init.take_if(|init| init.pid == reaped.pid);
+            task.cell.lose(reaped.pid);
             return Ok(());
         }
         if matches!(task.role, Role::Zygote { .. }) {
@@ -127,7 +127,7 @@ impl Launcher {
         for id in gone {
             let Some(Task {
                 dead: Some(Dead { mut end, .. }),
-                cell,
+                mut cell,
                 ..
             }) = self.tasks.remove(&id)
             else {
@@ -137,8 +137,9 @@ impl Launcher {
             let inside = cell.leaf.as_ref().filter(|leaf| !leaf.is_empty());
             end.survivors =
                 self.strays.len() + inside.map_or(0, |leaf| leaf.processes().len() as u64);
+            let upper = cell.take_upper();
             self.abandon(cell);
-            self.tell(&FromLauncher::Exited { task: id, end })?;
+            self.tell_with(&FromLauncher::Exited { task: id, end }, upper.as_ref())?;
         }
         Ok(())
     }

@@ -11,8 +11,12 @@ use fairtrial_exec::linux::plan::Plan;
 use fairtrial_exec::linux::proc_status::Stat;
 use fairtrial_exec::linux::proc_tree::descendants;
 use fairtrial_exec::linux::user_namespace::UserNamespace;
-use fairtrial_exec::linux::world::{self, Init, Lifeline};
-use fairtrial_exec::protocol::launcher::{Confine, LeafCounts, Namespaces, Program, Step, TaskId};
+use fairtrial_exec::linux::spawn::WayIn;
+use fairtrial_exec::linux::world::{self, Init, Inside, Lifeline};
+use fairtrial_exec::protocol::launcher::{
+    Confine, LeafCounts, Namespaces, Program, Step, TaskId, TreeUpper,
+};
+use rustix::fs::StatVfs;
 
 use crate::serve::Launcher;
 
@@ -21,7 +25,8 @@ const FIRST_USER: u32 = 1_900_000_000;
 
 /// What the namespaces of all calls have in common.
 pub(crate) struct Nest {
-    pub(crate) users: UserNamespace,
+    /// None as long as nobody wanted it.
+    users: Option<UserNamespace>,
     lifeline: Lifeline,
     taken: BTreeSet<u32>,
     /// Those that could be set up, their directories apart.
@@ -48,12 +53,22 @@ pub(crate) struct Cell {
     /// So it was seen.
     vacated: Option<Init>,
     pub(crate) user: Option<u32>,
+    /// Its namespaces are this process's own but for those that the init made: there is no user namespace.
+    by_root: bool,
     /// Its directory, if that has a quota.
     scratch: Option<Vec<u8>>,
+    /// Where changes to its tree go, if it has one.
+    tree: Option<TreeUpper>,
+    /// The directory that this is.
+    upper: Option<OwnedFd>,
+    /// What its init could not do.
+    failure: Option<Refusal>,
     /// Processes besides the leader when it ended.
     pub(crate) leaked: Option<u64>,
     /// The quota was used up when somebody last looked.
     pub(crate) scratch_full: bool,
+    /// So was that of its tree.
+    pub(crate) upper_full: bool,
 }
 
 impl Cell {
@@ -70,6 +85,32 @@ impl Cell {
             throttled_ns: counters.throttled_ns,
             memory_stall_ns: counters.memory_stall_ns,
         })
+    }
+
+    /// Opens the directory that changes to its tree go to, as long as there is an init to ask. Held from then on.
+    pub(crate) fn hold_upper(&mut self) -> io::Result<()> {
+        if let (Some(_), None, Some(init)) = (&self.tree, &self.upper, &self.init) {
+            self.upper = Some(init.upper()?);
+        }
+        Ok(())
+    }
+
+    /// What its task changed.
+    pub(crate) fn take_upper(&mut self) -> Option<OwnedFd> {
+        self.upper.take()
+    }
+
+    /// Its init ended.
+    pub(crate) fn lose(&mut self, pid: i32) {
+        if let Some(init) = self.init.take_if(|init| init.pid == pid) {
+            self.failure = self.failure.or(init.told_failure());
+        }
+    }
+
+    /// What its init could not do, if that is why there is none.
+    pub(crate) fn failure(&self) -> Option<Refusal> {
+        self.failure
+            .or_else(|| self.init.as_ref().and_then(Init::told_failure))
     }
 
     /// Whether nothing of the task is left in it.
@@ -122,13 +163,19 @@ impl Cell {
             let mut path = format!("/proc/{}/root", init.pid).into_bytes();
             path.extend(scratch);
             // What cannot be asked any more is as it was.
-            self.scratch_full |= rustix::fs::statvfs(path.as_slice()).is_ok_and(|quota| {
-                // Without a quota there are none at all.
-                let no_blocks = quota.f_blocks > 0 && quota.f_bfree == 0;
-                no_blocks || (quota.f_files > 0 && quota.f_ffree == 0)
-            });
+            self.scratch_full |= rustix::fs::statvfs(path.as_slice()).is_ok_and(is_full);
+        }
+        self.hold_upper().ok(); // where it matters that this fails, it has been tried before
+        if let (Some(TreeUpper::Memory { .. }), Some(upper)) = (&self.tree, &self.upper) {
+            self.upper_full |= rustix::fs::fstatvfs(upper).is_ok_and(is_full);
         }
     }
+}
+
+fn is_full(quota: StatVfs) -> bool {
+    // Without a quota there are none at all.
+    let no_blocks = quota.f_blocks > 0 && quota.f_bfree == 0;
+    no_blocks || (quota.f_files > 0 && quota.f_ffree == 0)
 }
 
 /// Processes below one that have not ended. Unknown if all that were seen were just ending: they may be followed by others.
@@ -181,15 +228,29 @@ impl Launcher {
                 .map_err(at(Step::Descriptors))?;
         }
         if let Some(namespaces) = &confine.namespaces {
-            let nest = self.nest().map_err(at(Step::Namespaces))?;
+            let tree = confine.tree.as_ref();
+            cell.by_root = tree.is_some_and(|tree| tree.by_root);
+            let nest = self.nest(!cell.by_root).map_err(at(Step::Namespaces))?;
             if let Namespaces::All(world) = namespaces {
-                cell.user = nest.take_user();
+                // A tree and what is changed in it belong to the engine's own user.
+                cell.user = if tree.is_none() {
+                    nest.take_user()
+                } else {
+                    None
+                };
                 cell.scratch = Some(world.scratch.clone());
             }
-            (cell.has_namespaces, cell.lent) = (true, *namespaces == Namespaces::Processes);
-            let init = nest.init(namespaces, cell.user);
+            cell.tree = tree.map(|tree| tree.upper.clone());
+            let processes = *namespaces == Namespaces::Processes;
+            (cell.has_namespaces, cell.lent) = (true, processes && tree.is_none());
+            let inside = Inside {
+                namespaces,
+                tree,
+                user: cell.user,
+            };
+            let init = nest.init(inside, cell.by_root);
             let init = cell.init.insert(init.map_err(at(Step::Namespaces))?);
-            let proved = nest.prove(namespaces, init);
+            let proved = nest.prove(inside, init);
             self.by_pid.insert(init.pid, task); // whatever came of it, it is reaped as what it is
             proved?;
             means.orphans_are_known = true;
@@ -224,9 +285,9 @@ impl Launcher {
             return Ok(Plan::default());
         };
         let users = if program.nest {
-            let nest = self.nest().map_err(at(Step::Namespaces))?;
-            let users = nest.users.file().try_clone();
-            Some(users.map_err(at(Step::Descriptors))?)
+            let nest = self.nest(true).map_err(at(Step::Namespaces))?;
+            let users = nest.users.as_ref().expect("just made");
+            Some(users.file().try_clone().map_err(at(Step::Descriptors))?)
         } else {
             None
         };
@@ -279,17 +340,29 @@ impl Launcher {
         leaves.map(|leaves| leaves.take(limits)).transpose()
     }
 
-    fn nest(&mut self) -> io::Result<&mut Nest> {
+    /// What leads a process to the namespaces of its cell, if it has any.
+    pub(crate) fn way_in<'a>(&'a self, cell: &'a Cell) -> Option<WayIn<'a>> {
+        let (init, nest) = (cell.init.as_ref()?, self.nest.as_ref()?);
+        let users = nest.users.as_ref().filter(|_| !cell.by_root);
+        let init = &init.pidfd;
+        Some(WayIn { users, init })
+    }
+
+    fn nest(&mut self, with_users: bool) -> io::Result<&mut Nest> {
         if self.nest.is_none() {
             self.nest = Some(Nest {
-                users: UserNamespace::create(FIRST_USER)?,
+                users: None,
                 lifeline: Lifeline::new()?,
                 taken: BTreeSet::new(),
                 proven: HashSet::new(),
                 spare: Vec::new(),
             });
         }
-        Ok(self.nest.as_mut().expect("just made"))
+        let nest = self.nest.as_mut().expect("just made");
+        if with_users && nest.users.is_none() {
+            nest.users = Some(UserNamespace::create(FIRST_USER)?);
+        }
+        Ok(nest)
     }
 }
 
@@ -297,21 +370,26 @@ impl Launcher {
 const MOST_PROVEN: usize = 256;
 
 impl Nest {
-    fn init(&mut self, namespaces: &Namespaces, user: Option<u32>) -> io::Result<Init> {
-        let spare = match namespaces {
-            Namespaces::Processes => self.spare.pop(),
-            Namespaces::All(_) => None,
+    fn init(&mut self, inside: Inside<'_>, by_root: bool) -> io::Result<Init> {
+        let spare = match (inside.namespaces, inside.tree) {
+            (Namespaces::Processes, None) => self.spare.pop(),
+            _ => None,
         };
+        let users = self.users.as_ref().filter(|_| !by_root);
         match spare {
             Some(init) => Ok(init),
-            None => world::start(&self.users, namespaces, user, &self.lifeline),
+            None => world::start(users, inside, &self.lifeline),
         }
     }
 
     /// The first of its kind is waited for, since only its init knows why something cannot be mounted. The others are
-    /// waited for by their own processes, which just end if there is nothing to wait for.
-    fn prove(&mut self, namespaces: &Namespaces, init: &Init) -> Result<(), Refusal> {
-        let mut kind = namespaces.clone();
+    /// waited for by their own processes, which just end if there is nothing to wait for. Of a tree nothing is known
+    /// beforehand: its init is asked when its process did not come about.
+    fn prove(&mut self, inside: Inside<'_>, init: &Init) -> Result<(), Refusal> {
+        if inside.tree.is_some() {
+            return Ok(());
+        }
+        let mut kind = inside.namespaces.clone();
         if let Namespaces::All(world) = &mut kind {
             world.scratch.clear();
         }
@@ -327,7 +405,7 @@ impl Nest {
 
     /// A user that no other living call has.
     fn take_user(&mut self) -> Option<u32> {
-        let (base, count) = self.users.slots?;
+        let (base, count) = self.users.as_ref()?.slots?;
         let free = (base..base + count).find(|user| !self.taken.contains(user));
         let user = free.unwrap_or(base); // more calls than users: some share one
         self.taken.insert(user);

@@ -259,9 +259,7 @@ impl Launcher {
             Err((step, errno)) => return self.fail(id, step, errno),
         };
         self.hand_over(&cell, &fds);
-        let users = self.nest.as_ref().map(|nest| &nest.users);
-        let way_in = users.zip(cell.init.as_ref().map(|init| &init.pidfd));
-        match spawn::spawn(program, &fds, plan, way_in) {
+        match spawn::spawn(program, &fds, plan, self.way_in(&cell)) {
             Ok(started) => {
                 // Its end is all that matters: what is in it is read then.
                 self.watch_fd(started.report.as_fd(), id, epoll::EventFlags::HUP)?;
@@ -276,8 +274,11 @@ impl Launcher {
                 Ok(())
             }
             Err(error) => {
+                // Into the namespace of an init that gave up nobody is born.
+                let why = (Step::Clone, error.raw_os_error().unwrap_or(0));
+                let (step, errno) = cell.failure().unwrap_or(why);
                 self.abandon(cell);
-                self.fail(id, Step::Clone, error.raw_os_error().unwrap_or(0))
+                self.fail(id, step, errno)
             }
         }
     }
@@ -342,10 +343,20 @@ impl Launcher {
         let report = match spawn::read_report(&report) {
             // Its init could not mount what it is to see, and took it along.
             Ok(None) if task.cell.has_namespaces && !task.killed => {
-                Err((Step::Mounts, rustix::io::Errno::SRCH.raw_os_error()))
+                let unknown = (Step::Mounts, rustix::io::Errno::SRCH.raw_os_error());
+                Err(task.cell.failure().unwrap_or(unknown))
+            }
+            // Its init gave up, and took it along or left it without what it was to enter.
+            Err((Step::Mounts | Step::Namespaces, _)) if task.cell.failure().is_some() => {
+                Err(task.cell.failure().expect("just seen"))
             }
             report => report,
         };
+        let report = report.and_then(|began_ns| {
+            let held = task.cell.hold_upper();
+            held.map_err(|error| (Step::Tree, error.raw_os_error().unwrap_or(0)))?;
+            Ok(began_ns)
+        });
         let began_ns = match report {
             Ok(began_ns) => began_ns,
             Err((step, errno)) => {
@@ -434,7 +445,13 @@ impl Launcher {
 
     /// Blocks if the engine does not read, as it must: a lost fact would be a leaked call. The engine's death ends it.
     pub(crate) fn tell(&self, message: &FromLauncher) -> io::Result<()> {
-        packet::send_or_die_with(self.socket.as_fd(), message, self.engine.as_fd())
+        self.tell_with(message, None)
+    }
+
+    /// As [`Launcher::tell`], with a descriptor.
+    pub(crate) fn tell_with(&self, message: &FromLauncher, fd: Option<&OwnedFd>) -> io::Result<()> {
+        let fds: Vec<_> = fd.map(AsFd::as_fd).into_iter().collect();
+        packet::send_or_die_with(self.socket.as_fd(), message, &fds, self.engine.as_fd())
     }
 
     fn watch_fd(&self, fd: BorrowedFd<'_>, id: TaskId, on: epoll::EventFlags) -> io::Result<()> {

@@ -146,6 +146,7 @@ impl Task {
             leaked: self.cell.leaked.unwrap_or(0),
             survivors: 0,
             scratch_full: self.cell.scratch_full,
+            upper_full: self.cell.upper_full,
             passed: self.passed,
             leaf: self.cell.counts(),
         };

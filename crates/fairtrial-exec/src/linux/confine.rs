@@ -87,8 +87,11 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
         set_rlimit(&mut plan, libc::RLIMIT_NPROC, most);
     }
     if let Some(Landlock { abi, writable }) = &confine.landlock {
-        match confine.namespaces {
-            Some(Namespaces::All(_)) => landlock::restrict_inside(&mut plan, *abi, writable),
+        // What is mounted in its own namespace can only be named there.
+        match (&confine.namespaces, &confine.tree) {
+            (Some(Namespaces::All(_)), _) | (_, Some(_)) => {
+                landlock::restrict_inside(&mut plan, *abi, writable);
+            }
             _ => landlock::restrict(&mut plan, *abi, writable)?,
         }
     }
@@ -148,13 +151,18 @@ fn nest(plan: &mut Plan, users: OwnedFd) {
 
 fn raise_oom_score(plan: &mut Plan, confine: &Confine) {
     be_dumpable(plan);
-    let score = confine.oom_score.to_string();
-    plan.write(
-        Step::OomScore,
-        b"/proc/self/oom_score_adj",
-        score.as_bytes(),
-    );
-    plan.call(Step::Privileges, libc::SYS_umask, &[Arg::Value(0o077)]);
+    if confine.oom_score != 0 {
+        let score = confine.oom_score.to_string();
+        plan.write(
+            Step::OomScore,
+            b"/proc/self/oom_score_adj",
+            score.as_bytes(),
+        );
+    }
+    if let Some(mask) = confine.umask {
+        let mask = Arg::Value(u64::from(mask));
+        plan.call(Step::Privileges, libc::SYS_umask, &[mask]);
+    }
 }
 
 fn set_rlimits(plan: &mut Plan, confine: &Confine) {

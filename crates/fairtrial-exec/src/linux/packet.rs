@@ -45,10 +45,11 @@ pub fn send<T: Serialize>(
 pub fn send_or_die_with<T: Serialize>(
     socket: BorrowedFd<'_>,
     message: &T,
+    fds: &[BorrowedFd<'_>],
     peer: BorrowedFd<'_>,
 ) -> io::Result<()> {
     loop {
-        match send(socket, message, &[]) {
+        match send(socket, message, fds) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let mut fds = [
                     PollFd::from_borrowed_fd(socket, PollFlags::OUT),

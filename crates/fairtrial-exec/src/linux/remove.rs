@@ -30,6 +30,21 @@ pub fn remove_tree(dir: impl AsFd, name: impl Arg) -> io::Result<()> {
     name.into_with_c_str(|name| Ok(remove(dir.as_fd(), name)))?
 }
 
+/// As [`remove_tree`], by a path. What is above it is taken as it is, links and all.
+pub fn remove_path(path: &std::path::Path) -> io::Result<()> {
+    let Some(name) = path.file_name() else {
+        let problem = format!("`{}` names nothing that could be removed", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+    };
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = above.unwrap_or(std::path::Path::new("."));
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat(rustix::fs::CWD, above, flags, Mode::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        above => remove_tree(above?, name),
+    }
+}
+
 fn remove(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     if remove_if_plain(dir, name)? == Found::Gone {
         return Ok(());

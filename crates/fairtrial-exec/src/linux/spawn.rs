@@ -41,17 +41,25 @@ pub struct Started {
     pub report: OwnedFd,
 }
 
-/// Starts a program with exactly `fds` as its descriptors 0, 1, 2, …, confined by `plan`. `way_in` leads to the
-/// namespaces that it is to be in: the user namespace, and the init's handle.
+/// What leads to the namespaces that a process is to be in.
+#[derive(Clone, Copy, Debug)]
+pub struct WayIn<'a> {
+    /// The user namespace, if there is one.
+    pub users: Option<&'a UserNamespace>,
+    /// The handle of the init that holds the others.
+    pub init: &'a OwnedFd,
+}
+
+/// Starts a program with exactly `fds` as its descriptors 0, 1, 2, …, confined by `plan`.
 pub fn spawn(
     program: &Program,
     fds: &[OwnedFd],
     plan: Plan,
-    way_in: Option<(&UserNamespace, &OwnedFd)>,
+    way_in: Option<WayIn<'_>>,
 ) -> io::Result<Started> {
     let prepared = Prepared::new(program, fds, plan)?;
-    if let Some((users, init)) = way_in {
-        return spawn_inside(prepared, users, init);
+    if let Some(way_in) = way_in {
+        return spawn_inside(prepared, way_in);
     }
     let (report, report_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let parent = std::process::id();
@@ -67,11 +75,13 @@ pub fn spawn(
 }
 
 /// By way of a process in between, which enters the namespaces so that its child is born there.
-fn spawn_inside(prepared: Prepared, users: &UserNamespace, init: &OwnedFd) -> io::Result<Started> {
+fn spawn_inside(prepared: Prepared, way_in: WayIn<'_>) -> io::Result<Started> {
     let (report, report_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let go_in = || {
-        enter(users.raw(), libc::CLONE_NEWUSER)?;
-        enter(init.as_raw_fd(), libc::CLONE_NEWPID)
+        if let Some(users) = way_in.users {
+            enter(users.raw(), libc::CLONE_NEWUSER)?;
+        }
+        enter(way_in.init.as_raw_fd(), libc::CLONE_NEWPID)
     };
     match clone_from(go_in, 0)? {
         0 => prepared.run_child(None, report_write.as_raw_fd()),

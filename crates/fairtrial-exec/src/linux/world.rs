@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::DumpableBehavior;
 
@@ -16,16 +17,18 @@ use super::clone::{clone_from, enter, exit, handle_or_end};
 use super::monotonic::now_ns;
 use super::plan::{Arg, Plan};
 use super::signals::reset_in_child;
+use super::tree::{self, Ground};
 use super::user_namespace::UserNamespace;
-use crate::protocol::launcher::{Bind, Namespaces, Network, Step, World};
+use crate::protocol::launcher::{Bind, Namespaces, Network, Step, Tree, World};
 
 /// The new root is put together here: always there, and nothing of it is taken into the new root.
 const ROOT: &str = "/proc";
 
-const HERE: Arg = Arg::Value(libc::AT_FDCWD as u64);
-const ATTRIBUTE_RDONLY: u64 = 1;
-const ATTRIBUTE_NOSUID: u64 = 2;
-const ATTRIBUTE_NODEV: u64 = 4;
+pub(super) const HERE: Arg = Arg::Value(libc::AT_FDCWD as u64);
+pub(super) const RDONLY: u64 = 1;
+pub(super) const NOSUID: u64 = 2;
+pub(super) const NODEV: u64 = 4;
+pub(super) const NOEXEC: u64 = 8;
 
 /// Devices that every program expects.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
@@ -72,6 +75,23 @@ impl Init {
                 (false, false) => Err((STEP, libc::ESRCH)), // it was ended
             };
         }
+    }
+
+    /// What it could not do, if it has said so and ended.
+    #[must_use]
+    pub fn told_failure(&self) -> Option<(Step, i32)> {
+        let mut news = [PollFd::new(&self.failure, PollFlags::IN)];
+        match poll(&mut news, Some(&timespec(0))) {
+            Ok(1) if news[0].revents().contains(PollFlags::IN) => Some(self.failure()),
+            _ => None,
+        }
+    }
+
+    /// The directory that changes to its tree go to.
+    pub fn upper(&self) -> io::Result<OwnedFd> {
+        let name = format!("/proc/{}/fd/{}", self.pid, tree::UPPER);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(name, flags, Mode::empty())?)
     }
 
     fn failure(&self) -> (Step, i32) {
@@ -133,27 +153,41 @@ impl Lifeline {
     }
 }
 
-/// Starts an init. Its failures are told by [`Init::is_mounted`].
+/// What an init is to make and hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Inside<'a> {
+    /// The namespaces.
+    pub namespaces: &'a Namespaces,
+    /// What is put over a place of the host's in them.
+    pub tree: Option<&'a Tree>,
+    /// Whose the directory in them is.
+    pub user: Option<u32>,
+}
+
+/// Starts an init, in a user namespace or with this process's own privileges. Its failures are told by
+/// [`Init::is_mounted`].
 pub fn start(
-    users: &UserNamespace,
-    namespaces: &Namespaces,
-    user: Option<u32>,
+    users: Option<&UserNamespace>,
+    inside: Inside<'_>,
     lifeline: &Lifeline,
 ) -> io::Result<Init> {
-    let mut plan = match namespaces {
-        Namespaces::Processes => own_proc(),
-        Namespaces::All(world) => mounts(world, user),
+    let mut plan = match inside.namespaces {
+        Namespaces::Processes => own_proc(inside.tree),
+        Namespaces::All(world) => mounts(world, inside.tree, inside.user),
     };
     plan.settle();
     let (ready, ready_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let (failure, failure_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let enter_users = || {
+        let Some(users) = users else {
+            return Ok(());
+        };
         enter(users.raw(), libc::CLONE_NEWUSER)?;
         // From its birth on: otherwise nobody without privileges outside can enter. It took new credentials.
         rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
         Ok(())
     };
-    let flags = libc::CLONE_NEWPID | entered(namespaces);
+    let flags = libc::CLONE_NEWPID | entered(inside.namespaces);
     match clone_from(enter_users, flags)? {
         0 => {
             // SAFETY: a copy of the launcher's own end, which this process must not hold.
@@ -223,19 +257,27 @@ fn lifeline_is_cut(lifeline: RawFd) -> bool {
     unsafe { libc::poll(&raw mut poll, 1, 0) > 0 }
 }
 
-/// The system calls by which `/proc` shows the processes of the namespace; all else stays the host's, and goes where that goes.
-fn own_proc() -> Plan {
+/// The system calls by which `/proc` shows the processes of the namespace; all but the tree, if there is one, stays the
+/// host's, and goes where that goes.
+fn own_proc(tree: Option<&Tree>) -> Plan {
     let mut plan = Plan::default();
     let (root, proc, place) = (plan.text(b"/"), plan.text(b"proc"), plan.text(b"/proc"));
     let slave = Arg::Value(libc::MS_REC | libc::MS_SLAVE);
     plan.call(STEP, libc::SYS_mount, &[NULL, root, NULL, slave, NULL]);
+    if let Some(tree) = tree {
+        let ground = Ground {
+            staging: "/proc", // which gets another anyway
+            root: "",
+        };
+        tree::put_up(&mut plan, tree, &ground);
+    }
     let flags = Arg::Value(libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC);
     plan.call(STEP, libc::SYS_mount, &[proc, place, proc, flags, NULL]);
     plan
 }
 
 /// The system calls that put a world together.
-fn mounts(world: &World, user: Option<u32>) -> Plan {
+fn mounts(world: &World, tree: Option<&Tree>, user: Option<u32>) -> Plan {
     let mut build = Build::default();
     let plan = &mut build.plan;
     let private = Arg::Value(libc::MS_REC | libc::MS_PRIVATE);
@@ -246,6 +288,9 @@ fn mounts(world: &World, user: Option<u32>) -> Plan {
         build.bind(bind);
     }
     build.directory(Path::new("/proc"));
+    if let Some(tree) = tree {
+        build.tree(tree);
+    }
     let (kind, target) = (build.plan.text(b"proc"), build.inside("/proc"));
     let flags = Arg::Value(libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC);
     build
@@ -277,7 +322,7 @@ fn mounts(world: &World, user: Option<u32>) -> Plan {
 }
 
 const STEP: Step = Step::Mounts;
-const NULL: Arg = Arg::Value(0);
+pub(super) const NULL: Arg = Arg::Value(0);
 
 #[derive(Default)]
 struct Build {
@@ -309,6 +354,26 @@ impl Build {
                 self.plan.try_call(STEP, libc::SYS_mkdirat, &arguments);
             }
         }
+    }
+
+    /// What it is mounted on, and the mounts.
+    fn tree(&mut self, tree: &Tree) {
+        use std::os::unix::ffi::OsStrExt;
+        self.directory(Path::new(std::ffi::OsStr::from_bytes(&tree.at)));
+        for (place, is_directory) in tree::covered(tree) {
+            if is_directory {
+                self.directory(&place);
+            } else {
+                self.directory(place.parent().unwrap_or(Path::new("/")));
+                let target = self.inside(&place);
+                self.empty_file(target);
+            }
+        }
+        let ground = Ground {
+            staging: &format!("{ROOT}/proc"), // where nothing is yet
+            root: ROOT,
+        };
+        tree::put_up(&mut self.plan, tree, &ground);
     }
 
     fn tmpfs(&mut self, path: &str, options: &str) {
@@ -347,10 +412,16 @@ impl Build {
         let flags = Arg::Value(libc::MS_BIND | libc::MS_REC);
         self.plan
             .call(STEP, libc::SYS_mount, &[source, target, NULL, flags, NULL]);
-        let mut attributes = ATTRIBUTE_NOSUID;
-        attributes |= if bind.writable { 0 } else { ATTRIBUTE_RDONLY };
-        attributes |= if bind.device { 0 } else { ATTRIBUTE_NODEV };
-        self.set_attributes(target, attributes, libc::AT_RECURSIVE);
+        let mut attributes = NOSUID;
+        attributes |= if bind.writable { 0 } else { RDONLY };
+        attributes |= if bind.device { 0 } else { NODEV };
+        set_attributes(
+            &mut self.plan,
+            STEP,
+            target,
+            attributes,
+            libc::AT_RECURSIVE,
+        );
     }
 
     fn empty_file(&mut self, target: Arg) {
@@ -362,20 +433,6 @@ impl Build {
         );
         let file = self.plan.keep();
         self.plan.try_call(STEP, libc::SYS_close, &[file]);
-    }
-
-    fn set_attributes(&mut self, target: Arg, attributes: u64, flags: libc::c_int) {
-        // attr_set, attr_clr, propagation, userns_fd
-        let words = [attributes, 0, 0, 0].map(u64::to_ne_bytes).concat();
-        let attributes = self.plan.bytes(&words);
-        let arguments = [
-            HERE,
-            target,
-            Arg::Value(flags as u64),
-            attributes,
-            Arg::Value(32),
-        ];
-        self.plan.call(STEP, libc::SYS_mount_setattr, &arguments);
     }
 
     fn devices(&mut self, world: &World) {
@@ -408,7 +465,7 @@ impl Build {
     /// The new root takes the place of the old one, which is let go.
     fn become_root(&mut self) {
         let (root, dot, slash) = (self.inside("/"), self.plan.text(b"."), self.plan.text(b"/"));
-        self.set_attributes(root, ATTRIBUTE_RDONLY | ATTRIBUTE_NOSUID, 0);
+        set_attributes(&mut self.plan, STEP, root, RDONLY | NOSUID, 0);
         let plan = &mut self.plan;
         plan.call(STEP, libc::SYS_chdir, &[root]);
         plan.call(STEP, libc::SYS_pivot_root, &[dot, dot]);
@@ -416,6 +473,22 @@ impl Build {
         plan.call(STEP, libc::SYS_umount2, &[dot, detach]);
         plan.call(STEP, libc::SYS_chdir, &[slash]);
     }
+}
+
+/// Of a mount, or with `AT_RECURSIVE` of those below it too.
+pub(super) fn set_attributes(
+    plan: &mut Plan,
+    step: Step,
+    target: Arg,
+    attributes: u64,
+    flags: libc::c_int,
+) {
+    // attr_set, attr_clr, propagation, userns_fd
+    let words = [attributes, 0, 0, 0].map(u64::to_ne_bytes).concat();
+    let attributes = plan.bytes(&words);
+    let flags = Arg::Value(flags as u64);
+    let arguments = [HERE, target, flags, attributes, Arg::Value(32)];
+    plan.call(step, libc::SYS_mount_setattr, &arguments);
 }
 
 fn raise_loopback(plan: &mut Plan) {

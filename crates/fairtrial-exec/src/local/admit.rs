@@ -120,7 +120,9 @@ async fn probe(site: &Site, trial: Trial) -> Option<Result<(), Lack>> {
                 result = concerns_namespaces(step, errno).then(|| Err(Lack::at(step, errno)));
                 break;
             }
-            Some(News::Said(FromLauncher::Hit { .. } | FromLauncher::Ready { .. })) => {}
+            Some(
+                News::Said(FromLauncher::Hit { .. } | FromLauncher::Ready { .. }) | News::Upper(_),
+            ) => {}
             Some(News::Said(FromLauncher::Exited { .. }) | News::Lost) | None => break,
         }
     }

@@ -470,6 +470,7 @@ impl Pool {
                 ..Metrics::default()
             },
             in_force: in_force(&dispatch.call, mode_of(&dispatch), &self.means),
+            upper: None,
         };
         self.resolve(dispatch, Ok(outcome));
     }

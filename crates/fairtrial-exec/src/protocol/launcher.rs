@@ -8,7 +8,7 @@ use crate::linux::selftest::SelfTest;
 use crate::linux::wait::Counts;
 
 /// Of these messages. Engine and launcher must agree on it exactly.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The longest packet; what is longer travels in a memfd whose descriptor comes first.
 pub const MAX_PACKET_BYTES: usize = 64 << 10;
@@ -130,8 +130,12 @@ pub struct Confine {
     pub landlock: Option<Landlock>,
     /// The only processors it may use.
     pub cpus: Vec<u32>,
+    /// What the files that it makes are not to allow, if that is not to be as the launcher has it.
+    pub umask: Option<u32>,
     /// Namespaces of its own, if it is to have any.
     pub namespaces: Option<Namespaces>,
+    /// A tree that it finds in them, put over a place of the host's.
+    pub tree: Option<Tree>,
     /// The filter of system calls, if it is to have one.
     pub filter: Option<Internet>,
 }
@@ -180,6 +184,51 @@ pub struct Bind {
     pub writable: bool,
     /// Whether it is a device.
     pub device: bool,
+}
+
+/// Layers put over a place of the file system, in a task's own namespace of mounts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Tree {
+    /// Where.
+    pub at: Vec<u8>,
+    /// What it shows, topmost first.
+    pub layers: Vec<Vec<u8>>,
+    /// Where changes go.
+    pub upper: TreeUpper,
+    /// Directories of the host that appear in it.
+    pub shared: Vec<SharedTree>,
+    /// Places of the host or of the tree that are covered.
+    pub hidden: Vec<Vec<u8>>,
+    /// Mounted with the launcher's own privileges, without a user namespace.
+    pub by_root: bool,
+}
+
+/// Where changes to a tree go.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum TreeUpper {
+    /// Into memory.
+    Memory {
+        /// As much as this.
+        bytes: u64,
+    },
+    /// Into a directory, which is to have `upper` and `work`.
+    Disk {
+        /// Which.
+        directory: Vec<u8>,
+    },
+}
+
+/// A directory of the host that appears in a tree.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SharedTree {
+    /// Where it appears.
+    pub at: Vec<u8>,
+    /// What appears.
+    pub source: Vec<u8>,
+    /// What is put over it, topmost first.
+    pub layers: Vec<Vec<u8>>,
+    /// Whether it can be changed, which the source never is.
+    pub writable: bool,
 }
 
 /// Whom a task in namespaces of its own can talk to.
@@ -273,7 +322,7 @@ pub enum FromLauncher {
         /// Which limit.
         cause: Cause,
     },
-    /// It and its whole tree are gone.
+    /// It and all its processes are gone. What it changed in its tree, if it had one, comes as a directory's descriptor.
     Exited {
         /// What.
         task: TaskId,
@@ -305,6 +354,8 @@ pub struct End {
     pub survivors: u64,
     /// The quota of its directory was used up.
     pub scratch_full: bool,
+    /// That of its tree's changes was.
+    pub upper_full: bool,
     /// The limit that it was found to have passed when it was looked at for the last time, where no cgroup counts.
     pub passed: Option<Cause>,
     /// What its cgroup counted, if it had one.
@@ -369,11 +420,13 @@ pub enum Step {
     Landlock,
     /// The filter of system calls.
     Seccomp,
+    /// The tree that it finds.
+    Tree,
 }
 
 impl Step {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Clone,
         Self::Zygote,
         Self::Session,
@@ -392,6 +445,7 @@ impl Step {
         Self::Privileges,
         Self::Landlock,
         Self::Seccomp,
+        Self::Tree,
     ];
 
     /// The step with this number, as a child reports it.
@@ -428,6 +482,7 @@ impl Step {
             Self::Privileges => "giving up privileges",
             Self::Landlock => "restricting it by Landlock",
             Self::Seccomp => "filtering its system calls",
+            Self::Tree => "mounting its workspace",
         }
     }
 }

@@ -9,6 +9,7 @@ use super::{Level, Network, Sandbox};
 use crate::call::{Call, Work};
 use crate::linux::landlock;
 use crate::worker::Mode;
+use crate::workspace::{Upper, Workspace, WorkspaceNamespace};
 
 /// What holds for a call: what its level brings on this machine, and the limits that were asked for.
 pub(crate) fn in_force(call: &Call, mode: Mode, means: &Means) -> InForce {
@@ -28,6 +29,9 @@ pub(crate) fn in_force(call: &Call, mode: Mode, means: &Means) -> InForce {
     mechanisms.extend(asked.into_iter().flatten());
     if level == Level::None && (limits.open_files.is_some() || limits.file_bytes.is_some()) {
         mechanisms.push(rlimits(mode));
+    }
+    if let Some(workspace) = &call.workspace {
+        add_workspace(&mut mechanisms, workspace, level, means);
     }
     for (_, name) in means.disproved().iter().filter(|(of, _)| *of == level) {
         let found = mechanisms.iter_mut().find(|one| one.name == *name);
@@ -155,6 +159,53 @@ fn world(sandbox: &Sandbox, means: &Means) -> Vec<Mechanism> {
         (false, _) => entry("slot_uid", State::Unavailable, "only root can have one"),
     });
     all
+}
+
+/// What a workspace brings to a call of any level, and what of `strict` it takes away.
+fn add_workspace(
+    mechanisms: &mut Vec<Mechanism>,
+    workspace: &Workspace,
+    level: Level,
+    means: &Means,
+) {
+    let by_root = workspace.namespace == WorkspaceNamespace::Root;
+    let mut put = |mechanism: Mechanism| {
+        let same = |one: &&mut Mechanism| one.name == mechanism.name;
+        match mechanisms.iter_mut().find(same) {
+            Some(found) => *found = mechanism,
+            None => mechanisms.push(mechanism),
+        }
+    };
+    let via = match by_root {
+        false => "overlay in a user namespace",
+        true => "overlay mounted by root",
+    };
+    put(match workspace.upper {
+        Upper::Memory { .. } => entry("workspace", State::Enforced, via),
+        Upper::Disk { .. } => Mechanism {
+            hint: "its changes go to the disk, without a quota",
+            ..entry("workspace", State::Enforced, via)
+        },
+    });
+    if level == Level::None {
+        put(entry("no_new_privs", State::Enforced, "prctl"));
+        put(entry("capabilities", State::Enforced, "all sets empty"));
+    }
+    if means.namespaces_at(level).is_none() {
+        let via = "namespace of its own, with its own /proc";
+        put(entry("pidns", State::Enforced, via));
+        let via = "pid namespace with its own /proc";
+        put(entry("environ_guard", State::Enforced, via));
+        let via = "death of the namespace's init";
+        put(entry("tree_kill", State::Enforced, via));
+    }
+    if level == Level::Strict {
+        let via = "with a workspace it is its caller's own user";
+        put(entry("slot_uid", State::Unavailable, via));
+        if by_root {
+            put(entry("userns", State::Unavailable, "mounted by root"));
+        }
+    }
 }
 
 fn namespace(name: &'static str, lack: Option<Lack>) -> Mechanism {

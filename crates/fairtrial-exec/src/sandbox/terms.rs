@@ -2,12 +2,14 @@
 //! ahead serves only calls on its own terms.
 
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use super::means::Inside;
 use super::{Level, Means, Network, Sandbox};
 use crate::call::{Call, Work};
 use crate::linux::cgroup::LeafLimits;
 use crate::linux::seccomp::Internet;
+use crate::workspace::Workspace;
 use crate::protocol::launcher::{self, Bind, Confine, Landlock, Namespaces, World};
 
 /// Added to a candidate's score when the host is short of memory: it goes before anybody else.
@@ -53,7 +55,7 @@ pub(crate) fn scratch_seen<'a>(level: Level, means: &Means, scratch: &'a Path) -
     }
 }
 
-/// The terms of a call above the level `none`.
+/// The terms of a call above the level `none`, or with a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Terms {
     sandbox: Sandbox,
@@ -62,12 +64,14 @@ pub(crate) struct Terms {
     cwd: Option<PathBuf>,
     /// What it reads besides: its modules, its program.
     reads: Vec<PathBuf>,
+    workspace: Option<Arc<Workspace>>,
 }
 
 impl Terms {
-    /// None at the level `none`.
+    /// None at the level `none`, but with a workspace.
     pub(crate) fn of(call: &Call) -> Option<Self> {
-        (call.sandbox.level != Level::None).then(|| Self {
+        let confined = call.sandbox.level != Level::None || call.workspace.is_some();
+        confined.then(|| Self {
             sandbox: call.sandbox.clone(),
             memory_bytes: call.limits.memory_bytes,
             processes: call.limits.processes,
@@ -76,24 +80,36 @@ impl Terms {
                 Work::Pickled(_) => std::env::current_dir().ok(),
                 _ => call.cwd.clone(),
             }
-            .filter(|cwd| cwd.parent().is_some()), // the whole host is nobody's working directory
+            .filter(|cwd| cwd.parent().is_some()) // the whole host is nobody's working directory
+            // In a workspace it is not the host's.
+            .filter(|cwd| !is_inside(call.workspace.as_deref(), cwd)),
             reads: reads(call),
+            workspace: call.workspace.clone(),
         })
+    }
+
+    fn level(&self) -> Level {
+        self.sandbox.level
     }
 
     /// What the launcher is asked for. `scratch` is the only directory of the call's own; `paths` are where its
     /// interpreter finds itself.
     pub(crate) fn confine(&self, means: &Means, scratch: &Path, paths: &[PathBuf]) -> Confine {
-        let scratch = scratch_seen(self.sandbox.level, means, scratch);
+        let scratch = scratch_seen(self.level(), means, scratch);
         let places = [Path::new("/dev/null"), Path::new("/dev/shm"), scratch];
+        let workspace = self.workspace.as_deref();
         let write = with_targets(self.cwd.iter().chain(&self.sandbox.write));
-        let writable = places.into_iter().chain(write.iter().map(PathBuf::as_path));
+        let write = write.iter().map(PathBuf::as_path);
+        let write = write.chain(workspace.map(|workspace| workspace.at.as_path()));
+        let writable = places.into_iter().chain(write);
         let address_space = self.sandbox.address_space;
         let cpus = self.sandbox.cpus.iter().flatten();
-        let inside = means.namespaces_at(self.sandbox.level);
-        let filtered = self.sandbox.level == Level::Strict && means.seccomp();
+        let inside = means.namespaces_at(self.level());
+        let inside = inside.or(workspace.map(|_| Inside::Processes));
+        let filtered = self.level() == Level::Strict && means.seccomp();
+        let confined = self.level() != Level::None;
         Confine {
-            leaf: means.cgroups().then_some(LeafLimits {
+            leaf: (confined && means.cgroups()).then_some(LeafLimits {
                 memory_bytes: self.memory_bytes,
                 processes: self.processes,
             }),
@@ -104,10 +120,13 @@ impl Terms {
             // One above what was asked for: reaching that is the breach, which whoever counts from outside then sees.
             user_tasks: self
                 .processes
-                .filter(|_| means.counts_users_at(self.sandbox.level))
+                .filter(|_| means.counts_users_at(self.level()))
+                // With a workspace a call of root's is root, whom nobody counts.
+                .filter(|_| workspace.is_none() || !means.root())
                 .map(|most| most.saturating_add(1)),
             oom_score: 0,
-            landlock: (means.landlock() > 0).then(|| Landlock {
+            umask: None,
+            landlock: (confined && means.landlock() > 0).then(|| Landlock {
                 abi: means.landlock(),
                 writable: writable.map(bytes).collect(),
             }),
@@ -116,6 +135,7 @@ impl Terms {
                 Inside::Processes => Namespaces::Processes,
                 Inside::World => Namespaces::All(self.world(scratch, paths)),
             }),
+            tree: workspace.map(Workspace::to_tree),
             filter: filtered.then_some(match self.sandbox.network {
                 Network::None | Network::Loopback if inside != Some(Inside::World) => {
                     Internet::Refused
@@ -128,8 +148,11 @@ impl Terms {
     /// As [`Terms::confine`], for a program that no zygote prepared.
     pub(crate) fn confine_program(&self, means: &Means, scratch: &Path) -> Confine {
         let mut confine = self.confine(means, scratch, &[]);
+        if self.level() == Level::None {
+            return confine;
+        }
         let ground = groundwork();
-        confine.oom_score = ground.oom_score;
+        (confine.oom_score, confine.umask) = (ground.oom_score, ground.umask);
         confine.rlimits.extend(ground.rlimits);
         confine
     }
@@ -173,6 +196,10 @@ impl Terms {
     }
 }
 
+fn is_inside(workspace: Option<&Workspace>, path: &Path) -> bool {
+    workspace.is_some_and(|workspace| path.starts_with(&workspace.at))
+}
+
 /// Where a call's modules are, or the program that it runs.
 fn reads(call: &Call) -> Vec<PathBuf> {
     if call.sandbox.level != Level::Strict {
@@ -183,7 +210,8 @@ fn reads(call: &Call) -> Vec<PathBuf> {
         Work::Command(work) => Some(Path::new(&work.argv[0])),
         _ => None,
     };
-    let program = program.filter(|path| path.is_absolute());
+    let workspace = call.workspace.as_deref();
+    let program = program.filter(|path| path.is_absolute() && !is_inside(workspace, path));
     let program = program.map_or_else(Vec::new, needs_of);
     modules.iter().cloned().chain(program).collect()
 }
@@ -243,6 +271,7 @@ fn bind(path: &Path, writable: bool) -> Bind {
 pub(crate) fn groundwork() -> Confine {
     Confine {
         oom_score: OOM_SCORE,
+        umask: Some(0o077),
         rlimits: vec![
             (libc::RLIMIT_CORE, 1), // 0 would still start a handler that cores are piped to
             (libc::RLIMIT_MEMLOCK, 64 << 10),

@@ -11,6 +11,7 @@ use crate::error::EngineError;
 use crate::linux::monotonic::now_ns;
 use crate::scratch::ScratchDir;
 use crate::spill::ResultFile;
+use crate::workspace::UpperDir;
 
 /// The call a worker has.
 pub(crate) struct Current {
@@ -33,6 +34,8 @@ pub(crate) struct Current {
     pub(crate) failure: Option<EngineError>,
     pub(crate) stacks: Vec<u8>,
     pub(crate) armed: bool,
+    /// What it changed in its workspace.
+    pub(crate) upper: Option<UpperDir>,
 }
 
 impl Current {
@@ -54,6 +57,7 @@ impl Current {
             failure: None,
             stacks: Vec::new(),
             armed: false,
+            upper: None,
         }
     }
 

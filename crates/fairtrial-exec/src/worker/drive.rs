@@ -28,6 +28,7 @@ use crate::protocol::launcher::{Cause, End, FromLauncher, Step, TaskId, ToLaunch
 use crate::protocol::{INLINE_BYTES, Kind};
 use crate::scratch::ScratchDir;
 use crate::spill::ResultFile;
+use crate::workspace::UpperDir;
 
 /// The signal that makes a worker write its stacks over its socket.
 pub(crate) const STACK_SIGNAL: i32 = 42;
@@ -374,6 +375,11 @@ impl Worker {
             }
             News::Said(FromLauncher::Exited { end, .. }) => self.exited(end),
             News::Said(FromLauncher::Ready { .. }) => {}
+            News::Upper(directory) => {
+                if let Some(current) = &mut self.current {
+                    current.upper = Some(UpperDir::new(directory));
+                }
+            }
             News::Lost => self.launcher_lost(),
         }
     }

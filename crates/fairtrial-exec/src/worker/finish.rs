@@ -170,6 +170,7 @@ impl Worker {
             stderr: self.stderr.take(0),
             stacks: &current.stacks,
             measured,
+            upper: current.upper.take(),
         };
         let answer = verdict(facts);
         (current.dispatch, answer)

@@ -21,6 +21,7 @@ use crate::sandbox::{Counters, Level, Means, in_force};
 use crate::spill::{Body, SettleError};
 use crate::value::{self, Value};
 use crate::verdict::Verdict;
+use crate::workspace::UpperDir;
 
 /// All that is known of a call when it is judged.
 pub(crate) struct Facts<'a> {
@@ -39,6 +40,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) stderr: Captured,
     pub(crate) stacks: &'a [u8],
     pub(crate) measured: Measured,
+    pub(crate) upper: Option<UpperDir>,
 }
 
 /// Counters read outside the worker.
@@ -211,6 +213,16 @@ pub(crate) fn ended(
             None => "its directory was full".to_owned(),
         };
         let error = Some(ErrorReport::new("ScratchFull", message));
+        return Ok(facts.outcome(Verdict::DiskLimit, None, error, exit));
+    }
+    let ended_by_itself = failed || verdict == Verdict::Ok;
+    if ended_by_itself && end.upper_full {
+        let problem = "its workspace was full";
+        let message = error.map_or_else(
+            || problem.to_owned(),
+            |error| format!("{problem}: {}", error.message),
+        );
+        let error = Some(ErrorReport::new("WorkspaceFull", message));
         return Ok(facts.outcome(Verdict::DiskLimit, None, error, exit));
     }
     Ok(facts.outcome(verdict, value, error, exit))
@@ -522,6 +534,7 @@ impl Facts<'_> {
             in_force,
             stdout: self.stdout,
             stderr: self.stderr,
+            upper: self.upper,
         }
     }
 

@@ -7,7 +7,7 @@ use fairtrial_exec::linux::seccomp::Internet;
 use fairtrial_exec::linux::selftest::{Exhaust, SelfTest};
 use fairtrial_exec::protocol::launcher::{
     Bind, Cause, Confine, End, FromLauncher, Landlock, LeafCounts, Namespaces, Network, Program,
-    Step, TaskId, ToLauncher, Watch, World, decode, encode,
+    SharedTree, Step, TaskId, ToLauncher, Tree, TreeUpper, Watch, World, decode, encode,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -137,8 +137,28 @@ fn confine() -> Confine {
             writable: vec![b"/tmp".to_vec()],
         }),
         cpus: vec![0, 1],
+        umask: Some(0o077),
         namespaces: Some(Namespaces::All(world)),
+        tree: Some(tree()),
         filter: Some(Internet::Refused),
+    }
+}
+
+fn tree() -> Tree {
+    Tree {
+        at: b"/repo".to_vec(),
+        layers: vec![b"/layer".to_vec()],
+        upper: TreeUpper::Disk {
+            directory: b"/kept".to_vec(),
+        },
+        shared: vec![SharedTree {
+            at: b"/repo/.venv".to_vec(),
+            source: b"/venv".to_vec(),
+            layers: Vec::new(),
+            writable: true,
+        }],
+        hidden: vec![b"/secret".to_vec()],
+        by_root: true,
     }
 }
 
@@ -155,6 +175,7 @@ fn from_launcher() -> Vec<FromLauncher> {
         leaked: 0,
         survivors: 1,
         scratch_full: true,
+        upper_full: false,
         passed: None,
         leaf: Some(LeafCounts::default()),
     };

@@ -38,4 +38,5 @@ mod traps;
 mod values;
 mod verdicts;
 mod wall_clock;
+mod workspaces;
 mod zygotes;
