@@ -101,7 +101,7 @@ pub use {
     store::{Keep, Store},
     verdict::Verdict,
     workspace::{
-        Change, ChangeKind, Changes, Entry, LayerEntry, MOST_CHANGES, ProviderReport, Shared,
+        Change, ChangeKind, Changes, LayerEntry, MOST_CHANGES, ProviderReport, Shared,
         SharedMode, Upper, UpperDir, Workspace, WorkspaceNamespace, probe_workspaces, write_layer,
     },
 };

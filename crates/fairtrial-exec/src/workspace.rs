@@ -41,6 +41,9 @@ pub struct Workspace {
     /// Files and directories, of the host or of the workspace, that are empty and read-only inside. What is not there
     /// when the command starts is not covered.
     pub hidden: Vec<PathBuf>,
+    /// An existing directory of the host's that is empty inside and can be written to, for HOME and the like: it has the
+    /// same path for every command, and each finds it as new. What is in it counts as changes in memory do.
+    pub private: Option<PathBuf>,
     /// By whose privileges it is mounted.
     pub namespace: WorkspaceNamespace,
 }
@@ -112,6 +115,7 @@ impl Workspace {
             },
             shared: Vec::new(),
             hidden: Vec::new(),
+            private: None,
             namespace: WorkspaceNamespace::default(),
         }
     }
@@ -153,7 +157,8 @@ impl Workspace {
             all.map(|path| ("shared", path))
         });
         let hidden = self.hidden.iter().map(|path| ("hidden", path.as_path()));
-        let places = [at].into_iter().chain(layers).chain(upper);
+        let private = self.private.iter().map(|path| ("private", path.as_path()));
+        let places = [at].into_iter().chain(layers).chain(upper).chain(private);
         places.chain(shared).chain(hidden)
     }
 
@@ -170,6 +175,7 @@ impl Workspace {
             },
             shared: self.shared.iter().map(Shared::to_tree).collect(),
             hidden: self.hidden.iter().map(|path| bytes(path)).collect(),
+            private: self.private.as_deref().map(bytes),
             by_root: self.namespace == WorkspaceNamespace::Root,
         }
     }

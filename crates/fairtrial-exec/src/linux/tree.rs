@@ -45,6 +45,7 @@ pub(super) fn put_up(plan: &mut Plan, tree: &Tree, ground: &Ground<'_>) {
         build.share(n, staged);
     }
     build.hide();
+    build.keep_private();
     build.let_go();
 }
 
@@ -238,6 +239,17 @@ impl Build<'_> {
                 let arguments = [cover, target, NULL, Arg::Value(libc::MS_BIND), NULL];
                 self.plan.try_call(STEP, libc::SYS_mount, &arguments);
             }
+        }
+    }
+
+    /// After all that is covered, for it may be inside that.
+    fn keep_private(&mut self) {
+        let tree = self.tree;
+        if let Some(private) = &tree.private {
+            let name = self.plan.text(b"p");
+            let arguments = [HERE, name, Arg::Value(0o700)];
+            self.plan.call(STEP, libc::SYS_mkdirat, &arguments);
+            self.mount(b"p", private, libc::MS_BIND, STEP);
         }
     }
 

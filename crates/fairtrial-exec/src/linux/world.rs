@@ -360,6 +360,9 @@ impl Build {
     fn tree(&mut self, tree: &Tree) {
         use std::os::unix::ffi::OsStrExt;
         self.directory(Path::new(std::ffi::OsStr::from_bytes(&tree.at)));
+        if let Some(private) = &tree.private {
+            self.directory(Path::new(std::ffi::OsStr::from_bytes(private)));
+        }
         for (place, is_directory) in tree::covered(tree) {
             if is_directory {
                 self.directory(&place);

@@ -199,6 +199,8 @@ pub struct Tree {
     pub shared: Vec<SharedTree>,
     /// Places of the host or of the tree that are covered.
     pub hidden: Vec<Vec<u8>>,
+    /// A directory of the host that is empty and writable inside.
+    pub private: Option<Vec<u8>>,
     /// Mounted with the launcher's own privileges, without a user namespace.
     pub by_root: bool,
 }

@@ -101,6 +101,7 @@ impl Terms {
         let write = with_targets(self.cwd.iter().chain(&self.sandbox.write));
         let write = write.iter().map(PathBuf::as_path);
         let write = write.chain(workspace.map(|workspace| workspace.at.as_path()));
+        let write = write.chain(workspace.and_then(|workspace| workspace.private.as_deref()));
         let writable = places.into_iter().chain(write);
         let address_space = self.sandbox.address_space;
         let cpus = self.sandbox.cpus.iter().flatten();
