@@ -2,5 +2,6 @@
 //!
 //! Makes no call to the operating system: it is handed what it reads, says what is to be run, and is told what came of it.
 
+pub mod cases;
 pub mod measure;
 pub mod stage;
