@@ -95,21 +95,14 @@ impl UpperDir {
     /// The bytes of a regular file that was written; at most so many, more is an error. `None` if it was not changed, or
     /// is no regular file. No link is followed.
     pub fn read(&self, path: &Path, most_bytes: u64) -> io::Result<Option<Vec<u8>>> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match open_beneath(self.directory.as_fd(), path, flags) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO | Errno::NODEV) => {
-                return Ok(None);
-            }
-            opened => opened?,
-        };
-        let stat = fstat(&file)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Ok(None);
+        if self.mode(path)?.is_none() {
+            return Ok(None); // a pipe or device is not even opened
         }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = open_beneath(self.directory.as_fd(), path, flags)?;
         let mut bytes = Vec::new();
-        let file = std::fs::File::from(file);
-        file.take(most_bytes.saturating_add(1))
-            .read_to_end(&mut bytes)?;
+        let mut file = std::fs::File::from(file).take(most_bytes.saturating_add(1));
+        file.read_to_end(&mut bytes)?;
         if bytes.len() as u64 > most_bytes {
             let problem = format!("`{}` has more than {most_bytes} bytes", path.display());
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
@@ -117,7 +110,7 @@ impl UpperDir {
         Ok(Some(bytes))
     }
 
-    /// Its permission bits; as [`UpperDir::read`] otherwise.
+    /// Permission bits of a regular file that was written; `None` as of [`UpperDir::read`].
     pub fn mode(&self, path: &Path) -> io::Result<Option<u32>> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match open_beneath(self.directory.as_fd(), path, flags) {
