@@ -65,6 +65,8 @@ mod verdict;
 #[cfg(feature = "engine")]
 mod worker;
 #[cfg(feature = "engine")]
+mod workspace;
+#[cfg(feature = "engine")]
 mod zygote;
 
 #[cfg(feature = "engine")]
@@ -91,11 +93,15 @@ pub use {
         Proof, SANDBOX_KEYS, SANDBOX_VARIABLE, Sandbox, SandboxReport, State,
     },
     scratch::{DeadRoot, ScratchDir, ScratchRoot, sweep_dead_roots},
-    snapshot::{Damaged, Digest, Entry, EntryKind, Snapshot, SnapshotError, list},
+    snapshot::{Damaged, Digest, Entry, EntryKind, FrozenTree, Snapshot, SnapshotError, list},
     spill::{
         ArgumentFile, Body, ResultFile, SettleError, SpillDir, SpillPolicy, Writers,
         sealed_argument,
     },
     store::{Keep, Store},
     verdict::Verdict,
+    workspace::{
+        Change, CopySlot, Deletions, Provider, Reset, Unavailable, UnknownProvider, probe_copy,
+        write_changes,
+    },
 };
