@@ -16,6 +16,8 @@ mod clock;
 #[cfg(feature = "engine")]
 mod config;
 #[cfg(feature = "engine")]
+mod copies;
+#[cfg(feature = "engine")]
 mod dispatch;
 #[cfg(feature = "engine")]
 mod environment;
@@ -77,6 +79,10 @@ pub use {
         PickledWork, PythonTerms, ResultFormat, SourceWork, Work, seconds,
     },
     capture::{Capture, Captured},
+    copies::{
+        CopySlot, Deletions, Provider, Reset, Unavailable, UnknownProvider, Written, probe_copy,
+        write_changes,
+    },
     config::{LocalConfig, Recycle, available_cpus},
     dispatch::Answer,
     error::EngineError,
@@ -93,7 +99,7 @@ pub use {
         Proof, SANDBOX_KEYS, SANDBOX_VARIABLE, Sandbox, SandboxReport, State,
     },
     scratch::{DeadRoot, ScratchDir, ScratchRoot, sweep_dead_roots},
-    snapshot::{Damaged, Digest, Entry, EntryKind, Snapshot, SnapshotError, list},
+    snapshot::{Damaged, Digest, Entry, EntryKind, FrozenTree, Snapshot, SnapshotError, list},
     spill::{
         ArgumentFile, Body, ResultFile, SettleError, SpillDir, SpillPolicy, Writers,
         sealed_argument,

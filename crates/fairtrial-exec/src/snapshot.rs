@@ -6,26 +6,27 @@
 mod building;
 mod copying;
 pub(crate) mod file;
-mod list;
+pub(crate) mod frozen;
+pub(crate) mod list;
 pub(crate) mod manifest;
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, futimens, statat};
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_NOW, futimens};
 use rustix::io::Errno;
 
 use crate::error::EngineError;
 use crate::linux::beneath;
-use crate::linux::clone_file::Sharing;
 use crate::locked_dir;
 use crate::store::Store;
 use building::Building;
 pub(crate) use building::remove_unused;
+pub use frozen::{Damaged, FrozenTree};
 pub use list::list;
-pub(crate) use list::shown;
 pub use manifest::{Digest, Entry, EntryKind};
 use manifest::{Manifest, hex};
 
@@ -45,11 +46,8 @@ const TRIES: usize = 8;
 #[derive(Debug)]
 pub struct Snapshot {
     hash: String,
-    path: PathBuf,
-    tree: OwnedFd,
-    manifest: Manifest,
-    /// Shared by all who use it.
-    _lock: OwnedFd,
+    /// Keeps the lock that all who use it share.
+    tree: Arc<FrozenTree>,
 }
 
 /// Why there is no snapshot.
@@ -87,11 +85,6 @@ pub enum SnapshotError {
     #[error(transparent)]
     Store(#[from] EngineError),
 }
-
-/// Somebody changed a snapshot.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("`{0}` of the snapshot was changed")]
-pub struct Damaged(String);
 
 impl Snapshot {
     /// Freezes `files`, relative paths below `root`: regular files, links, and directories as empty ones. What is not
@@ -153,10 +146,10 @@ impl Snapshot {
             return Err(wrong("its manifest is that of another"));
         }
         let snapshot = Self::new(store, name, hash.to_owned(), manifest, lock)?;
-        snapshot.check()?;
+        snapshot.tree.check()?;
         if !this_boot {
             // What was not on disk when the machine stopped may be there by name and size only.
-            snapshot.check_bytes()?;
+            snapshot.tree.check_bytes()?;
         }
         Ok(snapshot)
     }
@@ -169,12 +162,11 @@ impl Snapshot {
         lock: OwnedFd,
     ) -> io::Result<Self> {
         touch(&lock)?;
+        let path = store.snapshots_path().join(name).join(TREE);
+        let dir = beneath::open_dir(&lock, TREE.as_bytes())?;
         Ok(Self {
             hash,
-            path: store.snapshots_path().join(name).join(TREE),
-            tree: beneath::open_dir(&lock, TREE.as_bytes())?,
-            manifest,
-            _lock: lock,
+            tree: Arc::new(FrozenTree::new(path, dir, manifest, Some(lock))),
         })
     }
 
@@ -187,7 +179,13 @@ impl Snapshot {
     /// Where the tree is. Not to be written to.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        self.tree.path()
+    }
+
+    /// The tree itself, for copies of it. It stays in use for as long as anybody has it.
+    #[must_use]
+    pub fn tree(&self) -> &Arc<FrozenTree> {
+        &self.tree
     }
 
     /// All entries, directories included, by path in the order of bytes.
@@ -198,12 +196,12 @@ impl Snapshot {
     /// What is at a path itself; no link is followed.
     #[must_use]
     pub fn get(&self, path: &[u8]) -> Option<&Entry> {
-        self.manifest.get(path).filter(|_| !path.is_empty())
+        self.tree.manifest.get(path).filter(|_| !path.is_empty())
     }
 
     /// The entries below a directory, at any depth.
     pub fn below<'a>(&'a self, directory: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a Entry)> {
-        self.manifest.below(directory)
+        self.tree.manifest.below(directory)
     }
 
     /// The bytes of a file, or the target of a link.
@@ -211,17 +209,7 @@ impl Snapshot {
     /// # Errors
     /// There is no such file, or it cannot be read.
     pub fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {
-        match self.get(path).map(|entry| entry.kind) {
-            Some(EntryKind::File) => {
-                let file = beneath::open(&self.tree, path, OFlags::RDONLY, Mode::empty())?;
-                let mut bytes = Vec::new();
-                File::from(file).read_to_end(&mut bytes)?;
-                Ok(bytes)
-            }
-            Some(EntryKind::Link) => Ok(file::link_target(&self.tree, path)?),
-            Some(EntryKind::Directory) => Err(io::ErrorKind::IsADirectory.into()),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
+        self.tree.read(path)
     }
 
     /// Looks whether anybody changed it, by size, times, mode and inode of every entry.
@@ -229,41 +217,7 @@ impl Snapshot {
     /// # Errors
     /// Somebody did.
     pub fn check(&self) -> Result<(), Damaged> {
-        for (path, entry) in &self.manifest.entries {
-            let stat = match &**path {
-                [] => rustix::fs::fstat(&self.tree),
-                path => statat(&self.tree, path, AtFlags::SYMLINK_NOFOLLOW),
-            };
-            if !stat.is_ok_and(|stat| entry.is_untouched(&stat)) {
-                return Err(Damaged(shown(path)));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_bytes(&self) -> io::Result<()> {
-        let sharing = Sharing::new(false);
-        let mut reader = file::FileCopier::new(&sharing);
-        for (path, entry) in self.entries() {
-            if entry.kind != EntryKind::File {
-                continue;
-            }
-            let file = beneath::open(&self.tree, path, OFlags::RDONLY, Mode::empty())?;
-            if reader.digest(&file, entry.size)? != Some(entry.sha256) {
-                return Err(Damaged(shown(path)).into());
-            }
-        }
-        Ok(())
-    }
-
-    pub(crate) fn tree(&self) -> (&OwnedFd, &Manifest) {
-        (&self.tree, &self.manifest)
-    }
-}
-
-impl From<Damaged> for io::Error {
-    fn from(damaged: Damaged) -> Self {
-        Self::new(io::ErrorKind::InvalidData, damaged)
+        self.tree.check()
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::call::InvalidCall;
 use crate::protocol::launcher::{SharedTree, Tree, TreeUpper};
-pub use layer::{Entry, LayerEntry, write_layer};
+pub use layer::{LayerEntry, write_layer};
 pub use probe::{ProviderReport, probe_workspaces};
 pub use upper::{Change, ChangeKind, Changes, MOST_CHANGES, UpperDir};
 

@@ -262,7 +262,7 @@ fn open_directory(dir: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedF
 
 /// Gives the owner all rights on a directory that may not even be opened. Through an `O_PATH` descriptor and its link
 /// in `/proc`, since `fchmodat` by name would follow a link put in its place meanwhile.
-fn make_accessible(dir: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
+pub(crate) fn make_accessible(dir: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
     let handle = open_here(dir, name, OFlags::PATH)?;
     let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
     rustix::fs::chmod(path, Mode::RWXU)

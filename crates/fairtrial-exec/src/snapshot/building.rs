@@ -68,7 +68,7 @@ impl Building {
                 continue; // removed just now
             };
             match Snapshot::found(store, &hash, &name, lock) {
-                Ok(found) if found.manifest.is_like(&manifest) => return Ok(Some(found)),
+                Ok(found) if found.tree.manifest.is_like(&manifest) => return Ok(Some(found)),
                 // Of another time, or damaged: it goes unless somebody uses it.
                 Ok(_) | Err(_) => {
                     if !remove_unused(self.place.as_fd(), &name, |_| true)? {

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, statat};
+use rustix::fs::{AtFlags, FileType, Stat, statat};
 use rustix::io::Errno;
 
 use super::SnapshotError;
@@ -14,38 +14,63 @@ use crate::linux::beneath;
 
 /// Every file, link and empty directory below `root`, as a list for [`Snapshot::take`](super::Snapshot::take). What
 /// `left_out` says yes to is not entered.
+///
+/// # Errors
+/// A directory cannot be read.
 pub fn list(root: &Path, left_out: impl Fn(&[u8]) -> bool) -> io::Result<Vec<Vec<u8>>> {
-    let root = File::open(root)?;
-    let (mut found, mut to_look) = (Vec::new(), vec![Vec::new()]);
+    let goes = |path: &[u8]| is_never_taken(path) || left_out(path);
+    let mut found = Vec::new();
+    walk(File::open(root)?.as_fd(), goes, |path, entry| match entry {
+        Found::Directory { is_empty: false } => (),
+        Found::Directory { is_empty: true } | Found::Other(_) => found.push(path),
+    })?;
+    Ok(found)
+}
+
+/// What a walk finds.
+pub(crate) enum Found {
+    /// A directory, by what of it is not left out.
+    Directory {
+        /// There is nothing in it.
+        is_empty: bool,
+    },
+    /// Anything else.
+    Other(Stat),
+}
+
+/// Calls `found` with all below `root`, in no order. What `left_out` says yes to is not entered.
+pub(crate) fn walk(
+    root: BorrowedFd<'_>,
+    left_out: impl Fn(&[u8]) -> bool,
+    mut found: impl FnMut(Vec<u8>, Found),
+) -> io::Result<()> {
+    let mut to_look = vec![Vec::new()];
     while let Some(path) = to_look.pop() {
-        let dir = match beneath::open_dir(&root, &path) {
+        let dir = match beneath::open_dir(root, &path) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue, // gone since it was listed
             opened => opened?,
         };
         let mut names = beneath::names(&dir)?;
-        names.retain(|name| {
-            let whole = join(&path, name);
-            !is_never_taken(&whole) && !left_out(&whole)
-        });
-        if names.is_empty() && !path.is_empty() {
-            found.push(path);
-            continue;
-        }
+        names.retain(|name| !left_out(&join(&path, name)));
+        let is_empty = names.is_empty();
         for name in names {
-            match statat(dir.as_fd(), &*name, AtFlags::SYMLINK_NOFOLLOW) {
+            match statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW) {
                 Err(Errno::NOENT) => (),
                 Err(errno) => return Err(errno.into()),
                 Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
                     to_look.push(join(&path, &name));
                 }
-                Ok(_) => found.push(join(&path, &name)),
+                Ok(stat) => found(join(&path, &name), Found::Other(stat)),
             }
         }
+        if !path.is_empty() {
+            found(path, Found::Directory { is_empty });
+        }
     }
-    Ok(found)
+    Ok(())
 }
 
-fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     match directory {
         [] => name.to_vec(),
         directory => [directory, b"/", name].concat(),

@@ -86,7 +86,7 @@ impl Entry {
     }
 
     /// Whether a program could tell the two apart.
-    fn is_like(&self, other: &Self) -> bool {
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
         Self {
             mark: other.mark,
             ..self.clone()

@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
+use super::list::shown;
 use super::*;
 use crate::store::Keep;
 
@@ -222,7 +224,7 @@ fn after_another_boot_every_byte_is_read() {
     let file = snapshot.path().join("a");
     let (manifest_file, mut manifest) = (
         snapshot.path().parent().unwrap().join("manifest"),
-        snapshot.manifest.clone(),
+        snapshot.tree.manifest.clone(),
     );
     drop(snapshot);
     // As if a write was lost with the power: the size is right, the bytes are not.

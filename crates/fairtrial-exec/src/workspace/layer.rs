@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
 /// A path of a layer, relative, and what is there; `None` says that there is nothing, whatever lower layers have.
-pub type Entry = (PathBuf, Option<LayerEntry>);
+pub(super) type Entry = (PathBuf, Option<LayerEntry>);
 
 /// What a layer has in a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
