@@ -3,4 +3,5 @@
 //! Makes no call to the operating system: it is handed what it reads, says what is to be run, and is told what came of it.
 
 pub mod measure;
+pub mod search;
 pub mod stage;
