@@ -9,7 +9,7 @@ mod looks;
 mod median;
 mod order;
 mod race;
-mod random;
+pub(crate) mod random;
 mod rank;
 mod replay;
 mod run;

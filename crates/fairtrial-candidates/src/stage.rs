@@ -5,6 +5,7 @@
 
 mod base;
 mod candidate;
+mod content_json;
 mod dedup;
 mod fault;
 mod file_key;
@@ -12,7 +13,7 @@ mod files;
 mod given;
 mod identity;
 mod image;
-mod jsonl;
+pub(crate) mod jsonl;
 mod lineage;
 mod myers;
 mod overlay;
@@ -20,7 +21,7 @@ pub mod patch;
 mod path;
 mod protect;
 mod size;
-mod strict_json;
+pub(crate) mod strict_json;
 mod tree;
 
 pub use base::{Base, Kind, MemoryBase};

@@ -67,14 +67,7 @@ fn read_line(source: usize, file: &str, line: usize, text: &[u8]) -> Result<Give
         Some(Value::Object(meta)) => Some(meta),
         Some(_) => return Err("`meta` is not an object".to_owned()),
     };
-    let content = match (keys.remove("patch"), keys.remove("files")) {
-        (Some(Value::String(patch)), None) => Content::Patch(patch.into_bytes()),
-        (None, Some(Value::Object(files))) => Content::Files(read_files(files)?),
-        (Some(_), None) => return Err("`patch` is not a text".to_owned()),
-        (None, Some(_)) => return Err("`files` is not an object".to_owned()),
-        (Some(_), Some(_)) => return Err("has both `patch` and `files`: one is meant".to_owned()),
-        (None, None) => return Err("has neither `patch` nor `files`".to_owned()),
-    };
+    let content = read_content(&mut keys)?;
     Ok(Given {
         name: name.unwrap_or_else(|| format!("{file}:{line}")),
         parent,
@@ -83,8 +76,22 @@ fn read_line(source: usize, file: &str, line: usize, text: &[u8]) -> Result<Give
     })
 }
 
+/// The `patch` or `files` of a candidate, taken from its keys.
+pub(crate) fn read_content(keys: &mut Map<String, Value>) -> Result<Content, String> {
+    // A null is an absent key, as some serialisers write it.
+    let mut take = |key| keys.remove(key).filter(|value| !value.is_null());
+    match (take("patch"), take("files")) {
+        (Some(Value::String(patch)), None) => Ok(Content::Patch(patch.into_bytes())),
+        (None, Some(Value::Object(files))) => Ok(Content::Files(read_files(files)?)),
+        (Some(_), None) => Err("`patch` is not a text".to_owned()),
+        (None, Some(_)) => Err("`files` is not an object".to_owned()),
+        (Some(_), Some(_)) => Err("has both `patch` and `files`: one is meant".to_owned()),
+        (None, None) => Err("has neither `patch` nor `files`".to_owned()),
+    }
+}
+
 /// The column is worth more than the line, which is always the first.
-fn syntax(error: &serde_json::Error) -> String {
+pub(crate) fn syntax(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let message = text.split(" at line ").next().unwrap_or(&text);
     format!("is not JSON at column {}: {message}", error.column())
@@ -106,7 +113,7 @@ fn check_keys(map: &Map<String, Value>, known: &[&str]) -> Result<(), String> {
     Err(format!("unknown key `{}` ({hint})", shown(key.as_bytes())))
 }
 
-fn text_of(map: &mut Map<String, Value>, key: &str) -> Result<Option<String>, String> {
+pub(crate) fn text_of(map: &mut Map<String, Value>, key: &str) -> Result<Option<String>, String> {
     match map.remove(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
