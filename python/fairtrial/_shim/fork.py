@@ -31,30 +31,40 @@ def _prctl(option, argument, _call=_libc.prctl if _libc else None):
 
 if _libc:
     _libc.prctl.argtypes = [_ctypes.c_int] + [_ctypes.c_ulong] * 4
-    _syscall = _libc["syscall"]  # one of its own: `_libc.syscall` is called with other types
+    _syscall = _libc["syscall"]
     _syscall.argtypes, _syscall.restype = [_ctypes.c_long] + [_ctypes.c_uint64] * 6, _ctypes.c_long
 
 
 class Forker:
-    """Makes workers that are, in the eyes of the kernel, children of the zygote's parent: the launcher."""
+    """Makes workers that are, in the eyes of the kernel, children of the zygote's parent: the launcher.
+
+    What a fork needs is made once: after one, each page that is written is a fault, in the zygote and in the worker.
+    """
 
     def __init__(self):
         self.tid_address = self._find_tid_address()
         self.ways = [self._clone3, self._clone] if self.tid_address else []
         self.parent = getppid()
+        if self.ways:
+            flags = _CLONE_PARENT | _CLONE_CHILD_SETTID | _CLONE_CHILD_CLEARTID
+            self.arguments = (_ctypes.c_uint64 * 8)(flags, 0, self.tid_address)
+            self.address = _ctypes.addressof(self.arguments)
+            self.before = _ctypes.pythonapi.PyOS_BeforeFork
+            self.in_child = _ctypes.pythonapi.PyOS_AfterFork_Child
+            self.in_parent = _ctypes.pythonapi.PyOS_AfterFork_Parent
 
     def fork(self, init=None):
         """The worker's pid; 0 in the worker; a negative errno. Born in the namespace of processes of `init`, if any."""
         if init is not None and _libc.setns(init, _CLONE_NEWPID) < 0:
             return -_ctypes.get_errno()
         while self.ways:
-            _ctypes.pythonapi.PyOS_BeforeFork()
+            self.before()
             pid = self.ways[0]()
             error = _ctypes.get_errno() if pid < 0 else 0
             if pid == 0:
-                _ctypes.pythonapi.PyOS_AfterFork_Child()
+                self.in_child()
                 return 0
-            _ctypes.pythonapi.PyOS_AfterFork_Parent()
+            self.in_parent()
             if pid > 0 or error in (_errno.EAGAIN, _errno.ENOMEM):
                 return pid if pid > 0 else -error
             del self.ways[0]  # unknown to this kernel, or forbidden by a seccomp filter
@@ -71,18 +81,15 @@ class Forker:
         return address.value if _ctypes.c_uint32.from_address(address.value).value == getpid() else 0
 
     def _clone3(self):
-        flags = _CLONE_PARENT | _CLONE_CHILD_SETTID | _CLONE_CHILD_CLEARTID
-        arguments = (_ctypes.c_uint64 * 8)(flags, 0, self.tid_address)
-        return _libc.syscall(_ctypes.c_long(_SYS_CLONE3), _ctypes.byref(arguments), _ctypes.c_size_t(64))
+        return _syscall(_SYS_CLONE3, self.address, 64, 0, 0, 0, 0)
 
     def _clone(self):
         number, tls_first = _SYS_CLONE.get(_os.uname().machine, (None, False))
         if number is None:
             _ctypes.set_errno(_errno.ENOSYS)
             return -1
-        flags = _CLONE_PARENT | _CLONE_CHILD_SETTID | _CLONE_CHILD_CLEARTID
         last = (0, self.tid_address) if tls_first else (self.tid_address, 0)
-        return _libc.syscall(*(_ctypes.c_long(n) for n in (number, flags, 0, 0) + last))
+        return _syscall(number, self.arguments[0], 0, 0, *last, 0)
 
     def _fork_twice(self):
         """The launcher is a subreaper: it inherits the child of a child that ends."""
@@ -182,8 +189,8 @@ def run_plan(text, descriptors):
     at = _PLAN_HEAD.size
     pointers_at = at + calls * _PLAN_CALL.size
     memory_at = pointers_at + pointers * _PLAN_POINTER.size
-    memory = _ctypes.create_string_buffer(text[memory_at : memory_at + size], max(size, 1))
-    base = _ctypes.addressof(memory)
+    memory = bytearray(text[memory_at : memory_at + size] or 1)  # a buffer of `ctypes` would be a type of its own
+    base = _ctypes.addressof(_ctypes.c_char.from_buffer(memory))
     for place, to in _PLAN_POINTER.iter_unpack(text[pointers_at:memory_at]):
         _ctypes.c_uint64.from_address(base + place).value = base + to
     for number, result_to, step, must, *arguments in _PLAN_CALL.iter_unpack(text[at:pointers_at]):

@@ -188,7 +188,7 @@ class Terms:
             self._forget_path()
             self.asked_path = path
             if path:
-                self._put_first(path)
+                self._put_first(path, header.get("reuse"))
 
     def settle(self):
         """Puts back what the call changed. What holds already costs a comparison."""
@@ -302,7 +302,7 @@ class Terms:
                     wanted = hard  # a lowered hard limit stays (documented)
                 _setrlimit(which, (wanted, hard))
 
-    def _put_first(self, path):
+    def _put_first(self, path, reuse):
         entries = []
         for entry in path:
             entry = _abspath(entry)
@@ -313,10 +313,13 @@ class Terms:
         self.path_list[:] = self.path
         self._forget_finders(entries)
         shadowed = _shadowed(entries, self.startup)
-        self.evicted = {name: module for name, module in _modules.items() if name.partition(".")[0] in shadowed}
-        for name in self.evicted:
-            del _modules[name]
-        self.known = set(_modules)
+        # A look at every module is a fault for every page that they are on.
+        if shadowed:
+            self.evicted = {name: module for name, module in _modules.items() if name.partition(".")[0] in shadowed}
+            for name in self.evicted:
+                del _modules[name]
+        if reuse:
+            self.known = set(_modules)
 
     def _path_is_stale(self):
         """Whether the entries must be looked at again. What an importer remembers of them is dropped in any case."""
@@ -412,7 +415,6 @@ def _changed_at(entries):
 
 def _shadowed(entries, startup):
     """Top-level modules, loaded already, that an import would now find in `entries`."""
-    loaded = {name for name in _modules if "." not in name} - startup
     shadowed = set()
     for entry in entries:
         try:
@@ -421,9 +423,11 @@ def _shadowed(entries, startup):
             continue  # missing, or a zip: imports say what they find there
         for name in names:
             stem, _, rest = name.partition(".")
-            if stem in loaded and (rest in ("py", "pyc") or rest.endswith("so")):
+            if stem not in _modules or stem in startup:
+                continue
+            if rest in ("py", "pyc") or rest.endswith("so"):
                 shadowed.add(stem)
-            elif name in loaded and _isfile(entry + "/" + name + "/__init__.py"):
+            elif name == stem and _isfile(entry + "/" + name + "/__init__.py"):
                 shadowed.add(name)  # a directory without it is no rival of a package found later
     return shadowed
 
