@@ -1,8 +1,11 @@
 //! Candidates against a repository: what each changes, whether that is right, and how fast it is.
 //!
-//! Makes no call to the operating system: it is handed what it reads, says what is to be run, and is told what came of it.
+//! Most of it decides and touches nothing: it is handed what it reads, says what is to be run, and is told what came of it.
+//! Only `evaluate` and the proposers of `search` act, through the engine and on the evaluation's own files.
 
 pub mod cases;
 pub mod measure;
 pub mod search;
+pub mod spec;
 pub mod stage;
+

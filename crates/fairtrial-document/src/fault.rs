@@ -14,6 +14,18 @@ pub struct Place {
     pub column: usize,
 }
 
+impl Place {
+    /// The first character of a file.
+    #[must_use]
+    pub fn start_of(file: &Arc<str>) -> Self {
+        Self {
+            file: file.clone(),
+            line: 1,
+            column: 1,
+        }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {

@@ -1,0 +1,3 @@
+mod broken;
+mod defaults;
+mod round_trip;
