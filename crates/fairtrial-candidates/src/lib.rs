@@ -4,8 +4,16 @@
 //! Only `evaluate` and the proposers of `search` act, through the engine and on the evaluation's own files.
 
 pub mod cases;
+pub mod evaluate;
+mod evaluation;
 pub mod measure;
 pub mod search;
 pub mod spec;
 pub mod stage;
 
+pub use cases::FailureKind;
+pub use evaluate::{Checklist, EvaluateError, Evaluator, Event, State};
+pub use evaluation::{
+    BaseFacts, BaselineFacts, BenchFacts, CaseCounts, Costs, Evaluation, EvaluationReport, Machine,
+    Measurement, MedianMetrics, ProviderFacts, QuarantinedCase, REPORT_VERSION,
+};

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+mod evaluate;
 mod run;
 mod study;
 
@@ -12,6 +13,7 @@ use fairtrial_exec::Sandbox;
 
 use crate::failure::Failure;
 
+pub(crate) use evaluate::EvaluateArgs;
 pub(crate) use run::{
     AgainArgs, BundleArgs, ExportArgs, HowArgs, ReportArgs, RescoreArgs, ResumeArgs, RetryArgs,
     RunArgs, StatusArgs, VerifyArgs, statuses,
@@ -45,6 +47,7 @@ pub(crate) enum Command {
     Bundle(BundleArgs),
     Report(ReportArgs),
     Design(Box<DesignArgs>),
+    Evaluate(EvaluateArgs),
     Doctor(DoctorArgs),
 }
 

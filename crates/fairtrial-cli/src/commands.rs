@@ -4,6 +4,7 @@ mod archive;
 mod batch;
 mod design;
 mod doctor;
+mod evaluate;
 mod exec;
 mod export;
 mod plan;
@@ -31,6 +32,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Bundle(args) => archive::bundle(&args),
         Command::Report(args) => report::run(&args),
         Command::Design(args) => design::run(&args),
+        Command::Evaluate(args) => evaluate::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     }
 }

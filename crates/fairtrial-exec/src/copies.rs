@@ -6,6 +6,6 @@ mod changes;
 mod provider;
 mod slot;
 
-pub use changes::{Written, Deletions, write_changes};
+pub use changes::{Deletions, Written, write_changes};
 pub use provider::{Provider, Unavailable, UnknownProvider, probe_copy};
 pub use slot::{CopySlot, Reset};

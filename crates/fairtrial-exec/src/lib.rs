@@ -39,6 +39,8 @@ mod local;
 #[cfg(feature = "engine")]
 mod locked_dir;
 #[cfg(feature = "engine")]
+mod machine_lock;
+#[cfg(feature = "engine")]
 mod marshal;
 #[cfg(feature = "engine")]
 mod metrics;
@@ -79,11 +81,11 @@ pub use {
         PickledWork, PythonTerms, ResultFormat, SourceWork, Work, seconds,
     },
     capture::{Capture, Captured},
+    config::{LocalConfig, Recycle, available_cpus},
     copies::{
         CopySlot, Deletions, Provider, Reset, Unavailable, UnknownProvider, Written, probe_copy,
         write_changes,
     },
-    config::{LocalConfig, Recycle, available_cpus},
     dispatch::Answer,
     error::EngineError,
     event::{CallId, Event, ExitReason},
@@ -92,6 +94,7 @@ pub use {
     linux::{process::adopt_orphans, remove::remove_path as remove_tree},
     listener::{Listener, Stream, Streams, Tap, TapReader},
     local::{CallHandle, Execution, LocalBackend},
+    machine_lock::{Held, Holder, LockError, MachineLock},
     metrics::{MeasuredBy, Metrics, PeakSource},
     outcome::{EncodedValue, ErrorReport, Exit, KilledBy, Outcome},
     sandbox::{
@@ -107,7 +110,7 @@ pub use {
     store::{Keep, Store},
     verdict::Verdict,
     workspace::{
-        Change, ChangeKind, Changes, LayerEntry, MOST_CHANGES, ProviderReport, Shared,
-        SharedMode, Upper, UpperDir, Workspace, WorkspaceNamespace, probe_workspaces, write_layer,
+        Change, ChangeKind, Changes, LayerEntry, MOST_CHANGES, ProviderReport, Shared, SharedMode,
+        Upper, UpperDir, Workspace, WorkspaceNamespace, probe_workspaces, write_layer,
     },
 };

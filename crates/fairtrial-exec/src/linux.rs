@@ -51,3 +51,9 @@ pub mod tree_usage;
 pub mod user_namespace;
 pub mod wait;
 pub mod world;
+
+#[cfg(feature = "engine")]
+pub mod file_watch;
+
+#[cfg(feature = "engine")]
+pub mod record_lock;

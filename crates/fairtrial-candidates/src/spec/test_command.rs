@@ -11,6 +11,7 @@ use super::path::SpecPath;
 use super::reader::Record;
 use super::units::{minutes, seconds};
 use super::worded::worded;
+pub use crate::cases::{OutputTerms as OutputCheck, ResultsKind};
 use crate::stage::TreePath;
 
 /// The time of a command that does not say.
@@ -63,29 +64,7 @@ pub struct TestCommand {
     pub judge: Option<Judge>,
 }
 
-/// How the results of a test command are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ResultsKind {
-    /// One case, by its exit code.
-    #[default]
-    Exit,
-    /// A JUnit file.
-    Junit,
-    /// From pytest itself.
-    Pytest,
-}
-
 worded!(ResultsKind { Exit => "exit", Junit => "junit", Pytest => "pytest" });
-
-/// Whether a test's output counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OutputCheck {
-    /// It does not.
-    #[default]
-    Ignore,
-    /// It must be the base's.
-    Compare,
-}
 
 worded!(OutputCheck { Ignore => "ignore", Compare => "compare" });
 

@@ -64,7 +64,13 @@ impl Protect {
         Ok(Self { rules })
     }
 
-    /// The glob, as written, that protects a path.
+    /// Whether it has no globs at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The glob, as written, that covers a path.
     #[must_use]
     pub fn covering(&self, path: &TreePath) -> Option<&str> {
         let mut fitting = self.rules.iter().rev();

@@ -12,7 +12,7 @@ use super::path::TreePath;
 
 /// Lines that come and go. Counted from the files, so it does not depend on how the change was written; a moved file
 /// comes and goes whole.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DiffSize {
     /// Lines that come.
     pub added: usize,

@@ -174,10 +174,7 @@ impl Build<'_> {
         }
         let (upper, work) = match &tree.upper {
             TreeUpper::Memory { .. } => (format!("c{n}/upper"), format!("c{n}/work")),
-            TreeUpper::Disk { .. } => (
-                format!("k/shared/{n}/upper"),
-                format!("k/shared/{n}/work"),
-            ),
+            TreeUpper::Disk { .. } => (format!("k/shared/{n}/upper"), format!("k/shared/{n}/work")),
         };
         self.directories(Path::new(&upper));
         self.directory(&work);
@@ -211,10 +208,7 @@ impl Build<'_> {
         self.plan
             .call(STEP, libc::SYS_openat, &[HERE, upper, flags]);
         let opened = self.plan.keep();
-        let (number, flags) = (
-            Arg::Value(UPPER as u64),
-            Arg::Value(libc::O_CLOEXEC as u64),
-        );
+        let (number, flags) = (Arg::Value(UPPER as u64), Arg::Value(libc::O_CLOEXEC as u64));
         self.plan
             .call(STEP, libc::SYS_dup3, &[opened, number, flags]);
         self.plan.call(STEP, libc::SYS_close, &[opened]);
@@ -280,8 +274,7 @@ impl Build<'_> {
         );
         self.plan.call(STEP, libc::SYS_chdir, &[slash]);
         let detach = Arg::Value(libc::MNT_DETACH as u64);
-        self.plan
-            .call(STEP, libc::SYS_umount2, &[staging, detach]);
+        self.plan.call(STEP, libc::SYS_umount2, &[staging, detach]);
     }
 
     /// Has a directory of the host's appear under a short name.

@@ -134,7 +134,10 @@ async fn what_a_build_left_is_a_layer_for_others() {
         touch -d @1400000000 out/lib src; {}",
         list().replace("open(path).read()", "'-' if s.st_mode & 0o777 == 0 else open(path).read()")
     );
-    let list = list().replace("open(path).read()", "'-' if s.st_mode & 0o777 == 0 else open(path).read()");
+    let list = list().replace(
+        "open(path).read()",
+        "'-' if s.st_mode & 0o777 == 0 else open(path).read()",
+    );
     for (n, kind) in kinds().into_iter().enumerate() {
         let directory = ground.directory(&format!("kept-{n}"));
         let mut workspace = ground.workspace(kind);
@@ -194,7 +197,9 @@ async fn what_a_build_left_in_a_shared_directory_is_kept_beside() {
         let mut later = ground.workspace(kind);
         later.layers.insert(0, kept.layer().expect("on disk"));
         later.shared = vec![shared(vec![kept.of_shared(0).expect("on disk")])];
-        let outcome = ground.run_in(kind, later, "ls . target; echo > target/x").await;
+        let outcome = ground
+            .run_in(kind, later, "ls . target; echo > target/x")
+            .await;
         let wanted = ".:\nfile\nout\ntarget\n\ntarget:\nnew\nwarm\n";
         assert_eq!(said(&outcome, kind), wanted, "{kind:?}");
         assert_eq!(census(&ground.repo()), before);
@@ -210,7 +215,11 @@ async fn bytecode_of_one_candidate_is_never_run_by_another() {
         .into();
     let list = "python3 main.py; ls __pycache__ | wc -l";
     for kind in kinds() {
-        for (n, candidate) in candidates.iter().enumerate().chain(candidates.iter().enumerate()) {
+        for (n, candidate) in candidates
+            .iter()
+            .enumerate()
+            .chain(candidates.iter().enumerate())
+        {
             let mut workspace = ground.workspace(kind);
             workspace.layers.insert(0, candidate.clone());
             let mut call = ground.call(kind, workspace, list);
@@ -250,7 +259,11 @@ END";
             let upper = outcome.upper.as_ref().expect("it had a workspace");
             let changes = upper.changes().expect("they can be looked at");
             // Two directories and what is in them.
-            assert_eq!((changes.total, changes.complete), (10_503, true), "{kind:?}");
+            assert_eq!(
+                (changes.total, changes.complete),
+                (10_503, true),
+                "{kind:?}"
+            );
             assert_eq!(changes.paths.len(), fairtrial_exec::MOST_CHANGES);
             let mut seen = 0;
             let looked = upper.visit(|path, _| {
@@ -282,7 +295,15 @@ async fn only_regular_files_are_read_out() {
     let read = |path: &str| upper.read(Path::new(path), 1000).ok();
     assert_eq!(read("out"), Some(Some(b"out\n".to_vec())));
     assert_eq!(read("hard"), Some(Some(b"out\n".to_vec())));
-    for none in ["link", "directory/passwd", "pipe", "new", "dir/x", "nowhere", "directory"] {
+    for none in [
+        "link",
+        "directory/passwd",
+        "pipe",
+        "new",
+        "dir/x",
+        "nowhere",
+        "directory",
+    ] {
         assert_eq!(read(none), Some(None), "{none}");
     }
     for refused in ["large", "/etc/passwd", "../../etc/passwd"] {

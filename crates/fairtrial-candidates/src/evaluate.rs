@@ -1,0 +1,33 @@
+//! An evaluation from its file to its report. Starts processes through the engine alone, and prints nothing.
+
+mod base;
+mod baseline;
+mod checklist;
+mod correctness;
+mod error;
+mod evaluator;
+mod event;
+mod field;
+mod git;
+mod ground;
+mod journal;
+mod layers;
+mod machine;
+mod measuring;
+mod outputs;
+mod prepare;
+mod provider;
+mod python_keys;
+mod racing;
+mod record;
+mod repository;
+mod scene;
+mod sources;
+mod standing;
+mod telling;
+mod trials;
+
+pub use checklist::Checklist;
+pub use error::EvaluateError;
+pub use evaluator::Evaluator;
+pub use event::{Event, State};

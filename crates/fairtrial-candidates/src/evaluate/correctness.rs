@@ -1,0 +1,324 @@
+//! Phase 1: tests on the base, and on candidates beside it (CA-46 to CA-60). Decides nothing itself: `cases` does.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fairtrial_exec::{Holder, MachineLock, Outcome, UpperDir, Verdict};
+use serde::{Deserialize, Serialize};
+
+use super::event::Event;
+use super::ground::{Errand, Ground, TEST_HASH_SEED, Tree};
+use super::layers::Layers;
+use super::telling::Audience;
+use crate::cases::{
+    Baseline, CallEnd, CallSummary, Comparison, Failure, FailureKind, Left, MOST_RESULT_BYTES,
+    Output, Paths, PluginTerms, Results, ResultsFile, Trust, judge_correctness, pytest_environment,
+    read_results,
+};
+use crate::evaluation::CaseCounts;
+use crate::spec::{Build, ResultsKind, TestCommand};
+use crate::stage::{Protect, Staged, TreePath};
+
+/// Where the plug-in's lines go: in the tree, whose changes are looked at afterwards.
+const CASES_FILE: &str = ".fairtrial-cases.jsonl";
+
+/// How often the engine's own failure is forgiven (CA-56).
+const RETRIES: u32 = 2;
+
+/// Who runs tests.
+pub(crate) struct Checking {
+    pub(crate) ground: Ground,
+    pub(crate) layers: Layers,
+    pub(crate) lock: MachineLock,
+    pub(crate) protect: Protect,
+    pub(crate) build: Option<Build>,
+    pub(crate) tests: Vec<TestCommand>,
+    /// The directory of the plug-in for pytest.
+    pub(crate) plugin: PathBuf,
+    /// Where what builds write is kept.
+    pub(crate) built: PathBuf,
+    pub(crate) audience: Audience,
+    /// Processes started so far.
+    pub(crate) processes: AtomicU64,
+}
+
+/// What phase 1 found about a candidate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Checked {
+    pub(crate) failure: Option<Failure>,
+    pub(crate) cases: Option<CaseCounts>,
+    pub(crate) trust: Option<Trust>,
+}
+
+/// What a test command gave, and what it changed that it should not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Tested {
+    pub(crate) results: Results,
+    /// Protected paths that it wrote to.
+    pub(crate) touched: BTreeSet<String>,
+}
+
+impl Checking {
+    /// The base's tree, built.
+    pub(crate) async fn base_tree(&self) -> Result<Tree, Failure> {
+        self.built(self.layers.base(), "base").await
+    }
+
+    /// Builds and tests a candidate.
+    pub(crate) async fn check(
+        &self,
+        staged: &Staged,
+        baseline: &Baseline,
+        allowed: &BTreeSet<String>,
+    ) -> (Checked, Option<Tree>) {
+        match self.try_check(staged, baseline, allowed).await {
+            Ok((checked, tree)) => (checked, Some(tree)),
+            Err(failure) => (
+                Checked {
+                    failure: Some(*failure),
+                    cases: None,
+                    trust: None,
+                },
+                None,
+            ),
+        }
+    }
+
+    async fn try_check(
+        &self,
+        staged: &Staged,
+        baseline: &Baseline,
+        allowed: &BTreeSet<String>,
+    ) -> Result<(Checked, Tree), Box<Failure>> {
+        let tree = self.tree(staged).await?;
+        let mut all = Vec::new();
+        for test in &self.tests {
+            let tested = self.test(&tree, test).await?;
+            if let Some(path) = tested.touched.difference(allowed).next() {
+                let message = format!("test `{}` wrote to `{path}`, which is protected", test.name);
+                let failure = Failure::new(FailureKind::Tampered, message);
+                return Err(Box::new(failure.shown_by(CallSummary::of(&tested.results))));
+            }
+            all.push(tested.results);
+        }
+        let judged = judge_correctness(baseline, &all);
+        let checked = Checked {
+            cases: Some(counts(&judged.comparison)),
+            trust: Some(judged.trust),
+            failure: judged.failure,
+        };
+        Ok((checked, tree))
+    }
+
+    /// A candidate's tree, built.
+    pub(crate) async fn tree(&self, staged: &Staged) -> Result<Tree, Box<Failure>> {
+        let written = self.layers.write(staged).await;
+        let written = written.map_err(|error| Failure::of_engine(&error))?;
+        Ok(self.built(written, &staged.id.full()).await?)
+    }
+
+    /// The tree with what the build command makes of it (CA-33).
+    async fn built(&self, mut tree: Tree, name: &str) -> Result<Tree, Failure> {
+        let Some(build) = &self.build else {
+            return Ok(tree);
+        };
+        let kept = self.built.join(name);
+        let made = fresh_directory(&kept);
+        made.map_err(|error| Failure::of_engine(&error))?;
+        let errand = Errand {
+            timeout: Some(build.timeout),
+            kept_in: Some(kept.clone()),
+            ..Errand::new(&build.command)
+        };
+        let outcome = self.run(&tree, &errand, "build").await?;
+        let end = CallEnd::of(&outcome);
+        if outcome.verdict != Verdict::Ok {
+            let kind = match outcome.verdict {
+                Verdict::SetupFailed => FailureKind::Infra,
+                _ => FailureKind::BuildFailed,
+            };
+            let failure = Failure::new(kind, format!("build: {}", end.described()));
+            return Err(failure.shown_by(self.summary("build", end, &outcome)));
+        }
+        tree.layers.insert(0, kept.join("upper"));
+        tree.built = Some(kept);
+        Ok(tree)
+    }
+
+    fn summary(&self, of: &str, end: CallEnd, outcome: &Outcome) -> CallSummary {
+        let paths = self.paths();
+        CallSummary {
+            of: of.to_owned(),
+            end,
+            stdout: Output::of_captured(&outcome.stdout, &paths).text,
+            stderr: Output::of_captured(&outcome.stderr, &paths).text,
+        }
+    }
+
+    /// Runs a test command on a tree.
+    pub(crate) async fn test(
+        &self,
+        tree: &Tree,
+        test: &TestCommand,
+    ) -> Result<Tested, Box<Failure>> {
+        let outcome = self.run(tree, &self.errand(test), &test.name).await?;
+        let paths = self.paths();
+        let (test_name, results_file) = (test.name.clone(), results_file(test));
+        let protect = self.protect.clone();
+        let kind = test.results;
+        let read = move || -> std::io::Result<Tested> {
+            let file = match (&results_file, &outcome.upper) {
+                (Some(place), Some(upper)) => Some(upper.read(place, MOST_RESULT_BYTES)),
+                _ => None,
+            };
+            let (bytes, too_large) = match file {
+                Some(Err(error)) if error.kind() == std::io::ErrorKind::FileTooLarge => {
+                    (None, true)
+                }
+                Some(read) => (read?, false),
+                None => (None, false),
+            };
+            let left = Left {
+                test: &test_name,
+                trust: Trust::InProcess,
+                end: CallEnd::of(&outcome),
+                file: match &bytes {
+                    Some(bytes) => ResultsFile::Bytes(bytes),
+                    None if too_large => ResultsFile::TooLarge,
+                    None => ResultsFile::Absent,
+                },
+                stdout: Output::of_captured(&outcome.stdout, &paths),
+                stderr: Output::of_captured(&outcome.stderr, &paths),
+            };
+            let touched = match &outcome.upper {
+                Some(upper) => touched(upper, &protect)?,
+                None => BTreeSet::new(),
+            };
+            Ok(Tested {
+                results: read_results(kind, left, &paths),
+                touched,
+            })
+        };
+        let read = tokio::task::spawn_blocking(read).await;
+        let read = read.map_err(|error| Failure::of_engine(&error))?;
+        Ok(read.map_err(|error| Failure::of_engine(&error))?)
+    }
+
+    fn errand<'t>(&self, test: &'t TestCommand) -> Errand<'t> {
+        let own_env = match test.results {
+            ResultsKind::Pytest => {
+                let (directory, results) = (
+                    self.plugin.to_string_lossy(),
+                    self.ground.at.join(CASES_FILE),
+                );
+                let terms = PluginTerms {
+                    directory: &directory,
+                    results: &results.to_string_lossy(),
+                    case_timeout_s: test.case_timeout.map(|limit| limit.as_secs_f64()),
+                };
+                let given = |name: &str| self.ground.variable(name, &test.env);
+                let own = pytest_environment(&terms, given).into_iter();
+                own.map(|(name, value)| (OsString::from(name), OsString::from(value)))
+                    .collect()
+            }
+            ResultsKind::Exit | ResultsKind::Junit => Vec::new(),
+        };
+        Errand {
+            cwd: test.cwd.as_ref(),
+            env: Some(&test.env),
+            own_env,
+            timeout: Some(test.timeout),
+            hash_seed: TEST_HASH_SEED,
+            ..Errand::new(&test.command)
+        }
+    }
+
+    /// Runs a command, beside other tests but never beside a measurement (CA-61). The engine's own failures are forgiven a
+    /// few times, and never the candidate's.
+    async fn run(&self, tree: &Tree, errand: &Errand<'_>, label: &str) -> Result<Outcome, Failure> {
+        let mut tries = 0;
+        loop {
+            let audience = self.audience.clone();
+            let waits = move |holder: Holder| {
+                audience.tell(Event::LockWait {
+                    holder: shown(&holder),
+                })
+            };
+            let held = self.lock.shared(label, waits).await;
+            let held = held.map_err(|error| Failure::of_engine(&error))?;
+            self.processes.fetch_add(1, Ordering::Relaxed);
+            let ran = self.ground.execute(tree, errand).await;
+            drop(held);
+            match ran {
+                Ok(outcome) => return Ok(outcome),
+                Err(_) if tries < RETRIES => tries += 1,
+                Err(error) => return Err(Failure::of_engine(&error)),
+            }
+        }
+    }
+
+    /// What differs between sides and says nothing about them.
+    fn paths(&self) -> Paths {
+        let pairs = [(&self.ground.home, "<home>"), (&self.ground.at, "<repo>")];
+        Paths::new(pairs.map(|(path, word)| (path.to_string_lossy().into_owned(), word)))
+    }
+}
+
+/// Who is in the way, for people.
+pub(crate) fn shown(holder: &Holder) -> String {
+    let label = holder.label.as_deref().unwrap_or("somebody");
+    match holder.pid {
+        Some(pid) => format!("{label} (process {pid})"),
+        None => label.to_owned(),
+    }
+}
+
+/// A directory that is there and empty, whatever was there.
+fn fresh_directory(path: &Path) -> std::io::Result<()> {
+    if path.exists() {
+        fairtrial_exec::remove_tree(path)?;
+    }
+    std::fs::create_dir_all(path)
+}
+
+/// Where a test command leaves its results.
+fn results_file(test: &TestCommand) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    match test.results {
+        ResultsKind::Exit => None,
+        ResultsKind::Pytest => Some(CASES_FILE.into()),
+        ResultsKind::Junit => {
+            let place = test.junit_path.as_ref()?.as_bytes();
+            Some(std::ffi::OsStr::from_bytes(place).into())
+        }
+    }
+}
+
+/// Protected paths that were changed (CA-58).
+fn touched(upper: &UpperDir, protect: &Protect) -> std::io::Result<BTreeSet<String>> {
+    use fairtrial_exec::ChangeKind;
+    use std::os::unix::ffi::OsStrExt;
+    let mut touched = BTreeSet::new();
+    upper.visit(|path, kind| {
+        // That a directory is there says nothing; what is in it does.
+        let is_content = !matches!(kind, ChangeKind::Directory);
+        let Ok(path) = TreePath::new(path.as_os_str().as_bytes()) else {
+            return;
+        };
+        if is_content && protect.covering(&path).is_some() {
+            touched.insert(path.to_string());
+        }
+    })?;
+    Ok(touched)
+}
+
+fn counts(comparison: &Comparison) -> CaseCounts {
+    CaseCounts {
+        passed: comparison.passed as u64,
+        total: comparison.total as u64,
+        fixed: comparison.fixed.len() as u64,
+        new: comparison.new_total as u64,
+    }
+}

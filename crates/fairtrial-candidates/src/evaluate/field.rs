@@ -1,0 +1,304 @@
+//! The candidates of an evaluation: who they are, who stands for whom, how far each got.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::event::State;
+use crate::cases::{Failure, FailureKind};
+use crate::evaluation::CaseCounts;
+use crate::stage::{
+    Ancestor, Arrival, Base, CandidateKey, Dedup, Given, LineFault, Lineage, Member, Origin,
+    PostImages, PythonKeys, Rejection, StageError, Staged, Terms, lineages, stage,
+};
+
+/// A candidate, by its place among all.
+pub(crate) type Number = usize;
+
+/// A candidate as the evaluation knows it.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) parent: Option<String>,
+    pub(crate) origin: Origin,
+    pub(crate) meta: Option<Map<String, Value>>,
+    /// What it changes; none if it could not be staged.
+    pub(crate) staged: Option<Arc<Staged>>,
+    key: Option<CandidateKey>,
+    /// Who stands for it.
+    pub(crate) duplicate_of: Option<Number>,
+    pub(crate) state: State,
+    pub(crate) failure: Option<Failure>,
+    pub(crate) cases: Option<CaseCounts>,
+}
+
+impl Entry {
+    /// Its id as shown.
+    pub(crate) fn id(&self) -> Option<String> {
+        self.staged.as_ref().map(|staged| staged.id.to_string())
+    }
+
+    /// It has a result of its own, and a good one.
+    pub(crate) fn is_correct(&self) -> bool {
+        matches!(self.state, State::Correct | State::Racing | State::Done) && self.failure.is_none()
+    }
+}
+
+/// A candidate that came, from a source or a proposer.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) given: Result<Given, LineFault>,
+    pub(crate) origin: Origin,
+}
+
+/// All candidates so far.
+#[derive(Debug, Default)]
+pub(crate) struct Field {
+    pub(crate) entries: Vec<Entry>,
+    dedup: Dedup,
+    pub(crate) python: PythonKeys,
+    by_id: HashMap<String, Number>,
+}
+
+/// A newcomer with its change applied, or why it cannot be.
+pub(crate) type Applied = (Newcomer, Result<Staged, Failure>);
+
+/// Applies what newcomers change. An error is a base that cannot be read.
+pub(crate) fn apply(
+    newcomers: Vec<Newcomer>,
+    base: &dyn Base,
+    terms: &Terms,
+) -> Result<Vec<Applied>, StageError> {
+    let applied = newcomers.into_iter().map(|newcomer| {
+        let staged = match &newcomer.given {
+            Err(fault) => Err(Failure::new(FailureKind::ApplyFailed, fault.to_string())),
+            Ok(given) => match stage(&given.content, base, terms) {
+                Ok(staged) => Ok(staged),
+                Err(StageError::Rejected(rejection)) => Err(rejected(&rejection)),
+                Err(error) => return Err(error),
+            },
+        };
+        Ok((newcomer, staged))
+    });
+    applied.collect()
+}
+
+fn rejected(rejection: &Rejection) -> Failure {
+    let kind = match rejection {
+        Rejection::ApplyFailed(_) => FailureKind::ApplyFailed,
+        Rejection::NoOp => FailureKind::NoOp,
+        Rejection::ProtectedPath { .. } => FailureKind::ProtectedPath,
+    };
+    Failure::new(kind, rejection.to_string())
+}
+
+/// The changes of those that could be applied.
+pub(crate) fn changes(applied: &[Applied]) -> impl Iterator<Item = &PostImages> {
+    applied
+        .iter()
+        .filter_map(|(_, staged)| staged.as_ref().ok())
+        .map(|staged| &staged.images)
+}
+
+impl Field {
+    /// Takes newcomers in; Python's word on their files is in [`Field::python`] already. Gives who is to be tried.
+    pub(crate) fn add(
+        &mut self,
+        applied: Vec<Applied>,
+        base: &dyn Base,
+    ) -> Result<Vec<Number>, StageError> {
+        let first = self.entries.len();
+        for (newcomer, staged) in applied {
+            self.enter(newcomer, staged, base)?;
+        }
+        let new = first..self.entries.len();
+        Ok(new
+            .filter(|number| self.entries[*number].state == State::Waiting)
+            .collect())
+    }
+
+    fn enter(
+        &mut self,
+        newcomer: Newcomer,
+        staged: Result<Staged, Failure>,
+        base: &dyn Base,
+    ) -> Result<(), StageError> {
+        let number = self.entries.len();
+        let (name, parent, meta) = match newcomer.given {
+            Ok(given) => (given.name, given.parent, given.meta),
+            Err(fault) => (format!("{}:{}", fault.file, fault.line), None, None),
+        };
+        let mut entry = Entry {
+            name,
+            parent,
+            origin: newcomer.origin,
+            meta,
+            staged: None,
+            key: None,
+            duplicate_of: None,
+            state: State::Failed,
+            failure: None,
+            cases: None,
+        };
+        match staged {
+            Err(failure) => entry.failure = Some(failure),
+            Ok(staged) => {
+                match CandidateKey::new(&staged.images, base, &self.python)? {
+                    None => entry.failure = Some(rejected(&Rejection::NoOp)),
+                    Some(key) => {
+                        let member = Member::new(number, staged.id, &staged.images, base)?;
+                        entry.key = Some(key);
+                        self.meet(&mut entry, number, key, member);
+                    }
+                }
+                self.by_id.entry(staged.id.to_string()).or_insert(number);
+                entry.staged = Some(Arc::new(staged));
+            }
+        }
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    fn meet(&mut self, entry: &mut Entry, number: Number, key: CandidateKey, member: Member) {
+        match self.dedup.add(key, member) {
+            Arrival::New => entry.state = State::Waiting,
+            Arrival::DuplicateOf(stands) => entry.stand_behind(stands.entry),
+            Arrival::Replaces(stood) => {
+                entry.state = State::Waiting;
+                for other in &mut self.entries {
+                    if other.key == Some(key) {
+                        other.stand_behind(number);
+                    }
+                }
+                debug_assert!(self.entries[stood.entry].duplicate_of == Some(number));
+            }
+            // It must pass by itself before it is delivered instead of the one that stands for it (CA-18).
+            Arrival::LateShorter(_) => entry.state = State::Waiting,
+        }
+    }
+
+    /// The tests of a candidate begin: nobody takes its place any more.
+    pub(crate) fn begin(&mut self, number: Number) {
+        if let Some(key) = self.entries[number].key {
+            self.dedup.begin(&key);
+        }
+        self.entries[number].state = State::Checking;
+    }
+
+    /// A late, shorter equal passed its tests: from now on it stands for its group, and has the speed of the one before.
+    pub(crate) fn deliver(
+        &mut self,
+        number: Number,
+        base: &dyn Base,
+    ) -> Result<Option<Number>, StageError> {
+        let entry = &self.entries[number];
+        let (Some(key), Some(staged)) = (entry.key, entry.staged.clone()) else {
+            return Ok(None);
+        };
+        let stood = self.dedup.representative(&key).map(|member| member.entry);
+        let Some(stood) = stood.filter(|stood| *stood != number) else {
+            return Ok(None);
+        };
+        self.dedup
+            .deliver(&key, Member::new(number, staged.id, &staged.images, base)?);
+        Ok(Some(stood))
+    }
+
+    /// Where everybody comes from, in their order.
+    pub(crate) fn lineages(&self) -> Vec<Lineage> {
+        let ancestors: Vec<Ancestor> = self
+            .entries
+            .iter()
+            .map(|entry| Ancestor {
+                id: entry.id().unwrap_or_default(),
+                name: entry.name.clone(),
+                parent: entry.parent.clone(),
+                origin: entry.origin,
+            })
+            .collect();
+        lineages(&ancestors)
+    }
+
+    /// The candidate with this id.
+    pub(crate) fn find(&self, id: &str) -> Option<Number> {
+        self.by_id.get(id).copied()
+    }
+
+    /// Those whose tests gave what the base gave, and who stand for themselves.
+    pub(crate) fn correct(&self) -> impl Iterator<Item = (Number, &Entry)> {
+        let all = self.entries.iter().enumerate();
+        all.filter(|(_, entry)| entry.is_correct() && entry.duplicate_of.is_none())
+    }
+}
+
+impl Entry {
+    fn stand_behind(&mut self, number: Number) {
+        self.state = State::Duplicate;
+        self.duplicate_of = Some(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stage::{Content, MemoryBase, Protect};
+
+    fn base() -> MemoryBase {
+        MemoryBase::new()
+            .file("a.txt", "one\ntwo\n")
+            .file("tests/t.py", "x\n")
+    }
+
+    fn newcomer(name: &str, file: &str, text: &str) -> Newcomer {
+        let patch = if text.is_empty() {
+            format!("--- a/{file}\n+++ b/{file}\n@@ -1 +1 @@\n-absent\n+x\n")
+        } else {
+            format!("--- a/{file}\n+++ b/{file}\n@@ -1,2 +1,2 @@\n-one\n+{text}\n two\n")
+        };
+        let mut given = Given::patch(0, name.as_bytes(), Vec::new());
+        given.content = Content::Patch(patch.into_bytes());
+        Newcomer {
+            given: Ok(given),
+            origin: Origin::Given,
+        }
+    }
+
+    fn add(field: &mut Field, newcomers: Vec<Newcomer>) -> Vec<Number> {
+        let terms = Terms {
+            base_hash: "b".to_owned(),
+            protect: Protect::default(),
+        };
+        let base = base();
+        let applied = apply(newcomers, &base, &terms).unwrap();
+        field.add(applied, &base).unwrap()
+    }
+
+    /// CA-13, CA-15, CA-17, CA-18
+    #[test]
+    fn of_a_batch_only_those_are_tried_that_can_be_and_stand_for_themselves() {
+        let mut field = Field::default();
+        let tried = add(
+            &mut field,
+            vec![
+                newcomer("first", "a.txt", "1"),
+                newcomer("again", "a.txt", "1"),
+                newcomer("broken", "a.txt", ""),
+                newcomer("nothing", "a.txt", "one"),
+                newcomer("other", "a.txt", "2"),
+            ],
+        );
+        assert_eq!(tried, [0, 4]);
+        assert_eq!(field.entries[1].duplicate_of, Some(0));
+        let kind = |number: Number| {
+            field.entries[number]
+                .failure
+                .as_ref()
+                .map(|failure| failure.kind)
+        };
+        assert_eq!(kind(2), Some(FailureKind::ApplyFailed));
+        assert_eq!(kind(3), Some(FailureKind::NoOp));
+        let id = field.entries[4].id().unwrap();
+        assert_eq!(field.find(&id), Some(4));
+    }
+}

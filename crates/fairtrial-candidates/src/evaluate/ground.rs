@@ -1,0 +1,217 @@
+//! Where commands run: the frozen base, what a side lays over it, and the terms that all sides share.
+//!
+//! Nothing of one command reaches the next: each has a workspace of its own, made for it and gone with it (CA-33), and
+//! the same argv, path and environment whoever's code it is (CA-49, CA-64).
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairtrial_exec::{
+    Backend, Call, EngineError, Limits, LocalBackend, Outcome, Sandbox, Shared, SharedMode, Upper,
+    Workspace, WorkspaceNamespace,
+};
+
+use super::git::below;
+use super::layers::digest;
+use crate::spec::Command;
+use crate::stage::TreePath;
+
+/// Variables that keep libraries to one thread: a benchmark on many would measure its neighbours.
+const ONE_THREAD: [&str; 7] = [
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+];
+
+/// The hash seed of tests; benches have one per block.
+pub(crate) const TEST_HASH_SEED: u32 = 0;
+
+/// The tree that a command runs on.
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    /// Topmost first.
+    pub(crate) layers: Vec<PathBuf>,
+    /// Of what it is made of.
+    pub(crate) hash: String,
+    /// The layer that a candidate's files are in, and what that holds.
+    pub(crate) own: Option<(PathBuf, String)>,
+    /// Where what its build wrote is kept.
+    pub(crate) built: Option<PathBuf>,
+}
+
+impl Tree {
+    /// Whether it is still what was written (CA-75).
+    pub(crate) fn verify(&self) -> Result<(), String> {
+        let Some((layer, written)) = &self.own else {
+            return Ok(());
+        };
+        match digest(layer) {
+            Ok(found) if found == *written => Ok(()),
+            Ok(_) => Err("its files are not those that were staged".to_owned()),
+            Err(error) => Err(format!("its files cannot be read: {error}")),
+        }
+    }
+}
+
+/// What all commands of an evaluation share.
+pub(crate) struct Ground {
+    /// Where the tree appears: the repository's own path.
+    pub(crate) at: PathBuf,
+    /// HOME and TMPDIR: the same place for every command, and empty for each.
+    pub(crate) home: PathBuf,
+    /// Directories of the host that appear inside.
+    pub(crate) shared: Vec<Shared>,
+    /// Places that no candidate sees.
+    pub(crate) hidden: Vec<PathBuf>,
+    pub(crate) limits: Limits,
+    pub(crate) sandbox: Sandbox,
+    /// What every command finds, besides what it is told by itself.
+    pub(crate) env: BTreeMap<OsString, OsString>,
+    pub(crate) upper_bytes: u64,
+    pub(crate) namespace: WorkspaceNamespace,
+    pub(crate) backend: Arc<LocalBackend>,
+}
+
+/// What one command has of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct Errand<'a> {
+    pub(crate) command: &'a Command,
+    pub(crate) cwd: Option<&'a TreePath>,
+    pub(crate) env: Option<&'a BTreeMap<String, String>>,
+    /// Set last: nobody else says it.
+    pub(crate) own_env: Vec<(OsString, OsString)>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) hash_seed: u32,
+    /// The only processors it may use.
+    pub(crate) cpus: Option<Vec<usize>>,
+    /// A directory that keeps what it writes; none where that is of no use.
+    pub(crate) kept_in: Option<PathBuf>,
+}
+
+impl<'a> Errand<'a> {
+    /// A command at the root of the tree, without anything of its own.
+    pub(crate) fn new(command: &'a Command) -> Self {
+        Self {
+            command,
+            cwd: None,
+            env: None,
+            own_env: Vec::new(),
+            timeout: None,
+            hash_seed: TEST_HASH_SEED,
+            cpus: None,
+            kept_in: None,
+        }
+    }
+}
+
+impl Ground {
+    /// The call by which a command runs on a tree.
+    pub(crate) fn call(&self, tree: &Tree, errand: &Errand<'_>) -> Call {
+        let mut call = Call::command(errand.command.to_argv());
+        call.cwd = Some(match errand.cwd {
+            Some(place) => below(&self.at, place.as_bytes()),
+            None => self.at.clone(),
+        });
+        call.timeout = errand.timeout;
+        call.limits = self.limits.clone();
+        call.sandbox = self.sandbox.clone();
+        if errand.cpus.is_some() {
+            call.sandbox.cpus = errand.cpus.clone();
+        }
+        call.env = self.environment(errand);
+        call.workspace = Some(Arc::new(Workspace {
+            upper: match &errand.kept_in {
+                Some(directory) => Upper::Disk {
+                    directory: directory.clone(),
+                },
+                None => Upper::Memory {
+                    bytes: self.upper_bytes,
+                },
+            },
+            private: Some(self.home.clone()),
+            shared: self.shared_on(tree),
+            hidden: self.hidden.clone(),
+            namespace: self.namespace,
+            ..Workspace::new(self.at.clone(), tree.layers.clone())
+        }));
+        call
+    }
+
+    /// Runs a command on a tree.
+    pub(crate) async fn execute(
+        &self,
+        tree: &Tree,
+        errand: &Errand<'_>,
+    ) -> Result<Outcome, EngineError> {
+        self.backend.execute(self.call(tree, errand)).await
+    }
+
+    /// What is shared, with what the tree's build wrote there.
+    fn shared_on(&self, tree: &Tree) -> Vec<Shared> {
+        let mut all = self.shared.clone();
+        let Some(kept) = &tree.built else {
+            return all;
+        };
+        let kept = Upper::Disk {
+            directory: kept.clone(),
+        };
+        for (number, shared) in all.iter_mut().enumerate() {
+            if let SharedMode::CopyOnWrite { layers } = &mut shared.mode {
+                layers.extend(kept.of_shared(number));
+            }
+        }
+        all
+    }
+
+    /// A variable as a command with these of its own finds it.
+    pub(crate) fn variable(&self, name: &str, own: &BTreeMap<String, String>) -> Option<String> {
+        let shared = || {
+            Some(
+                self.env
+                    .get(std::ffi::OsStr::new(name))?
+                    .to_string_lossy()
+                    .into_owned(),
+            )
+        };
+        own.get(name).cloned().or_else(shared)
+    }
+
+    fn environment(&self, errand: &Errand<'_>) -> BTreeMap<OsString, Option<OsString>> {
+        let fixed = [
+            ("LANG", "C.UTF-8".into()),
+            ("TZ", "UTC".into()),
+            ("HOME", self.home.clone().into_os_string()),
+            ("TMPDIR", self.home.clone().into_os_string()),
+            ("PWD", self.at.clone().into_os_string()),
+            ("PYTHONHASHSEED", errand.hash_seed.to_string().into()),
+            ("PYTHONDONTWRITEBYTECODE", "1".into()),
+        ];
+        let fixed = fixed.map(|(name, value)| (OsString::from(name), value));
+        let threads = ONE_THREAD.map(|name| (OsString::from(name), OsString::from("1")));
+        let own = errand
+            .env
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| (name.into(), value.into()));
+        let all = threads
+            .into_iter()
+            .chain(fixed)
+            .chain(self.env.clone())
+            .chain(own)
+            .chain(errand.own_env.clone());
+        let mut env: BTreeMap<OsString, Option<OsString>> =
+            all.map(|(name, value)| (name, Some(value))).collect();
+        // They name the process or the machine: no two runs would have the same environment.
+        for name in ["FAIRTRIAL_WORKER_ID", "FAIRTRIAL_NODE_ID"] {
+            env.insert(name.into(), None);
+        }
+        env
+    }
+}

@@ -1,0 +1,29 @@
+//! Where an evaluation runs, as far as that can change its figures.
+
+use std::fs;
+
+use crate::evaluation::Machine;
+
+impl Machine {
+    /// This one. What it does not tell is empty.
+    pub(crate) fn here(node: &str) -> Self {
+        let text = |path: &str| {
+            fs::read_to_string(path)
+                .unwrap_or_default()
+                .trim()
+                .to_owned()
+        };
+        let cpus = text("/proc/cpuinfo");
+        let model = cpus
+            .lines()
+            .find(|line| line.starts_with("model name") || line.starts_with("CPU part"));
+        let model = model.and_then(|line| line.split_once(':'));
+        Self {
+            boot_id: text("/proc/sys/kernel/random/boot_id"),
+            cpu: model.map_or_else(String::new, |(_, name)| name.trim().to_owned()),
+            cpus: fairtrial_exec::available_cpus(),
+            kernel: text("/proc/sys/kernel/osrelease"),
+            node: node.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Races driven: one measured process at a time, whole blocks under the machine's lock (CA-61, CA-62).
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fairtrial_exec::{Holder, MachineLock, Outcome, Verdict};
+
+use super::correctness::shown;
+use super::error::EvaluateError;
+use super::event::Event;
+use super::ground::{Errand, Ground, Tree};
+use super::telling::{Audience, Telling};
+use crate::evaluation::BenchFacts;
+use crate::measure::{self, Bench, Measured, Race, Run, RunOrder, SeriesId, Side};
+use crate::spec::Command;
+use crate::stage::TreePath;
+
+/// A bench command, ready to be run.
+#[derive(Debug, Clone)]
+pub(crate) struct BenchErrand {
+    pub(crate) name: String,
+    pub(crate) command: Command,
+    pub(crate) weight: f64,
+    /// `None` loops: found out by trying.
+    pub(crate) loops: Option<u32>,
+    pub(crate) timeout: Duration,
+    pub(crate) cwd: Option<TreePath>,
+    pub(crate) env: BTreeMap<String, String>,
+    /// How it ends well: 0, or what the base's tests exit with.
+    pub(crate) exit_code: i32,
+}
+
+/// What a race is run on.
+pub(crate) struct Track<'a> {
+    pub(crate) ground: &'a Ground,
+    pub(crate) lock: &'a MachineLock,
+    pub(crate) benches: Vec<BenchErrand>,
+    /// By side; the control runs on the base's.
+    pub(crate) trees: HashMap<Side, Tree>,
+    /// The processor that measured runs have to themselves.
+    pub(crate) cpu: Option<u32>,
+    /// Processes started so far.
+    pub(crate) processes: &'a AtomicU64,
+}
+
+/// A candidate whose run failed for a reason that is not its own.
+#[derive(Debug, Default)]
+pub(crate) struct Misfortunes(pub(crate) HashMap<String, String>);
+
+/// How often the engine's own failure is forgiven (CA-56).
+const RETRIES: u32 = 2;
+
+impl Track<'_> {
+    /// Runs a race to its end, block after block.
+    pub(crate) async fn run(
+        &self,
+        race: &mut Race,
+        telling: &mut Telling,
+    ) -> Result<Misfortunes, EvaluateError> {
+        let mut misfortunes = Misfortunes::default();
+        while let Some(first) = race.next_run().cloned() {
+            let label = format!("{} block {}", first.series, first.block);
+            let audience = telling.audience.clone();
+            let waits = |holder: Holder| {
+                audience.tell(Event::LockWait {
+                    holder: shown(&holder),
+                })
+            };
+            // Whoever shows progress does so now, and not beside a measured process.
+            tokio::task::yield_now().await;
+            let held = self
+                .lock
+                .exclusive(&label, waits)
+                .await
+                .map_err(EvaluateError::attempting("measuring"))?;
+            let mut runs: Vec<Run> = Vec::new();
+            while let Some(order) = race
+                .next_run()
+                .filter(|order| is_same_block(order, &first))
+                .cloned()
+            {
+                let measured = self.measure(&order, &mut misfortunes).await?;
+                let run = race
+                    .record(measured)
+                    .map_err(|failed| EvaluateError::Baseline(failed.to_string()))?;
+                runs.push(run);
+            }
+            drop(held);
+            telling.keep_runs(&runs)?;
+            for event in race.take_events() {
+                tell(telling, event);
+            }
+        }
+        Ok(misfortunes)
+    }
+
+    async fn measure(
+        &self,
+        order: &RunOrder,
+        misfortunes: &mut Misfortunes,
+    ) -> Result<Measured, EvaluateError> {
+        let bench = self
+            .benches
+            .iter()
+            .find(|bench| bench.name == order.bench)
+            .expect("a race names benches it was given");
+        let tree = &self.trees[&on_the_base(&order.side)];
+        let mut tries = 0;
+        loop {
+            match self
+                .run_once(bench, tree, bench.loops, order.hash_seed)
+                .await
+            {
+                Ok(measured) => return Ok(measured),
+                Err(_) if tries < RETRIES => tries += 1,
+                Err(why) => match &order.side {
+                    Side::Candidate(id) => {
+                        misfortunes.0.insert(id.clone(), why.clone());
+                        return Ok(Measured {
+                            failed: Some(why),
+                            ..Measured::default()
+                        });
+                    }
+                    _ => return Err(EvaluateError::Failed(format!("measuring the base: {why}"))),
+                },
+            }
+        }
+    }
+
+    /// One fresh process in a fresh workspace. An error is not the candidate's.
+    async fn run_once(
+        &self,
+        bench: &BenchErrand,
+        tree: &Tree,
+        loops: Option<u32>,
+        hash_seed: u32,
+    ) -> Result<Measured, String> {
+        let command = match loops {
+            Some(loops) => bench.command.with_loops(loops),
+            None => bench.command.clone(),
+        };
+        let errand = Errand {
+            cwd: bench.cwd.as_ref(),
+            env: Some(&bench.env),
+            timeout: Some(bench.timeout),
+            hash_seed,
+            cpus: self.cpu.map(|cpu| vec![cpu as usize]),
+            ..Errand::new(&command)
+        };
+        tree.verify()?;
+        self.processes.fetch_add(1, Ordering::Relaxed);
+        let outcome = self
+            .ground
+            .execute(tree, &errand)
+            .await
+            .map_err(|error| error.to_string())?;
+        if outcome.verdict == Verdict::SetupFailed {
+            let error = outcome.error.as_ref().map(|error| error.message.clone());
+            return Err(error.unwrap_or_else(|| "it could not be set up".to_owned()));
+        }
+        let mut measured = measured(&outcome, bench.exit_code);
+        measured.tree_hash = Some(tree.hash.clone());
+        Ok(measured)
+    }
+
+    /// How often a bench command is to loop so that a run takes long enough to be measured and no longer (CA-64).
+    pub(crate) async fn calibrate(
+        &self,
+        bench: &BenchErrand,
+        audience: &Audience,
+    ) -> Result<BenchFacts, EvaluateError> {
+        let waits = |holder: Holder| {
+            audience.tell(Event::LockWait {
+                holder: shown(&holder),
+            })
+        };
+        let held = self.lock.exclusive("calibration", waits).await;
+        let _held = held.map_err(EvaluateError::attempting("measuring"))?;
+        let base = &self.trees[&Side::Base];
+        let timed = async |loops: u32| -> Result<f64, EvaluateError> {
+            let failed = |why: String| {
+                EvaluateError::Baseline(format!(
+                    "bench command `{}` failed in the base: {why}",
+                    bench.name
+                ))
+            };
+            let measured = self
+                .run_once(bench, base, Some(loops), 0)
+                .await
+                .map_err(EvaluateError::Failed)?;
+            match (measured.failed, measured.wall_s) {
+                (None, Some(wall_s)) => Ok(wall_s),
+                (why, _) => Err(failed(
+                    why.unwrap_or_else(|| "no time was measured".to_owned()),
+                )),
+            }
+        };
+        let startup_s = timed(0).await.ok();
+        let mut loops = 1_u32;
+        loop {
+            let wall_s = timed(loops).await?;
+            let next = next_loops(loops, wall_s, startup_s.unwrap_or(0.0));
+            if next == loops {
+                return Ok(BenchFacts {
+                    loops: Some(u64::from(loops)),
+                    startup_s,
+                });
+            }
+            loops = next;
+        }
+    }
+}
+
+/// What a run should take at least, and at most.
+const AIM_S: std::ops::RangeInclusive<f64> = 0.050..=0.200;
+
+/// A few loops more, until a run is long enough; the same number when it is.
+fn next_loops(loops: u32, wall_s: f64, startup_s: f64) -> u32 {
+    if wall_s >= *AIM_S.start() || loops == u32::MAX {
+        return loops;
+    }
+    // What loops cost is what counts; a first guess from a short run may be far off, so it grows tenfold at most.
+    let each_s = ((wall_s - startup_s) / f64::from(loops)).max(1e-9);
+    let wanted = (0.1 - startup_s.min(0.05)) / each_s;
+    let most = f64::from(loops) * 10.0;
+    (wanted
+        .min(most)
+        .ceil()
+        .clamp(f64::from(loops) + 1.0, f64::from(u32::MAX))) as u32
+}
+
+fn is_same_block(one: &RunOrder, other: &RunOrder) -> bool {
+    (&one.series, one.block) == (&other.series, other.block)
+}
+
+fn on_the_base(side: &Side) -> Side {
+    match side {
+        Side::Control => Side::Base,
+        side => side.clone(),
+    }
+}
+
+/// An outcome as a race takes it.
+fn measured(outcome: &Outcome, exit_code: i32) -> Measured {
+    let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
+    let metrics = &outcome.metrics;
+    Measured {
+        wall_s: seconds(metrics.wall_ns),
+        user_s: seconds(metrics.user_ns),
+        system_s: seconds(metrics.system_ns),
+        peak_rss_bytes: metrics.peak_rss_bytes,
+        involuntary_switches: outcome.in_force.counters.involuntary_switches,
+        isolation: Some(outcome.in_force.digest()),
+        failed: why_failed(outcome, exit_code),
+        ..Measured::default()
+    }
+}
+
+/// CA-76: what does not end as the base does is no gain, however fast.
+fn why_failed(outcome: &Outcome, exit_code: i32) -> Option<String> {
+    use fairtrial_exec::Exit;
+    match (outcome.verdict, outcome.exit) {
+        (Verdict::Ok, _) if exit_code == 0 => None,
+        (Verdict::Exit, Some(Exit::Code(code))) if code == exit_code => None,
+        (Verdict::Ok, _) => Some(format!("exit code 0, where the base has {exit_code}")),
+        (Verdict::Exit, Some(Exit::Code(code))) => {
+            Some(format!("exit code {code}{}", last_words(outcome)))
+        }
+        (Verdict::Signal, Some(Exit::Signal(signal))) => {
+            Some(format!("ended by signal {signal}{}", last_words(outcome)))
+        }
+        (verdict, _) => Some(format!("{}{}", verdict.name(), last_words(outcome))),
+    }
+}
+
+/// The last line it wrote, for people.
+fn last_words(outcome: &Outcome) -> String {
+    let stderr = outcome.stderr.text();
+    let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
+    last.map_or_else(String::new, |line| {
+        format!(": {}", line.trim().chars().take(200).collect::<String>())
+    })
+}
+
+fn tell(telling: &Telling, event: measure::Event) {
+    match event {
+        measure::Event::Block { series, block } => telling.tell(Event::Block { series, block }),
+        measure::Event::Look {
+            series,
+            look,
+            judgements,
+        } => {
+            let eliminated = judgements
+                .iter()
+                .filter(|(_, said)| said.verdict == measure::Verdict::Eliminated);
+            let eliminated: Vec<String> = eliminated.map(|(id, _)| id.clone()).collect();
+            telling.tell(Event::Look {
+                series,
+                blocks: look.blocks,
+                judgements,
+            });
+            for id in eliminated {
+                telling.tell(Event::Eliminated { id });
+            }
+        }
+        measure::Event::ControlMissed { series } => telling.audience.warn(missed(&series)),
+    }
+}
+
+fn missed(series: &SeriesId) -> String {
+    format!("in series {series} the base differed from itself: the machine is not quiet enough")
+}
+
+/// As a race takes them.
+pub(crate) fn benches(errands: &[BenchErrand]) -> Vec<Bench> {
+    let bench = |errand: &BenchErrand| Bench {
+        name: errand.name.clone(),
+        weight: errand.weight,
+    };
+    errands.iter().map(bench).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CA-64
+    #[test]
+    fn loops_grow_until_a_run_is_long_enough() {
+        for (each_s, startup_s) in [
+            (1e-6, 0.02),
+            (0.01, 0.0),
+            (0.3, 0.1),
+            (1e-4, 0.045),
+            (1e-8, 0.06),
+        ] {
+            let mut loops = 1;
+            let wall = |loops: u32| startup_s + each_s * f64::from(loops);
+            let mut tries = 0;
+            while next_loops(loops, wall(loops), startup_s) != loops {
+                loops = next_loops(loops, wall(loops), startup_s);
+                tries += 1;
+                assert!(tries < 20, "{each_s} {startup_s}: {loops}");
+            }
+            assert!(wall(loops) >= *AIM_S.start());
+            let longest = AIM_S.end().max(&wall(1)) * 1.01;
+            assert!(
+                wall(loops) <= longest,
+                "{each_s} {startup_s}: {}",
+                wall(loops)
+            );
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The facts that the journal keeps, and what a resumed evaluation knows from them (CA-95 to CA-97).
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::correctness::{Checked, Tested};
+use crate::evaluation::{BaseFacts, BenchFacts, Machine, ProviderFacts};
+
+/// Of the journal's layout.
+pub(crate) const JOURNAL_VERSION: u32 = 1;
+
+/// A fact.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Record {
+    /// The first.
+    Begun {
+        version: u32,
+        spec: Value,
+        base: BaseFacts,
+        provider: ProviderFacts,
+        machine: Machine,
+    },
+    /// Another process took over.
+    WentOn { machine: Machine },
+    /// A test command ran on the base.
+    Baseline {
+        test: String,
+        run: u32,
+        tested: Tested,
+    },
+    /// A candidate's tests ran.
+    Checked { id: String, checked: Checked },
+    /// A bench command's loops were found.
+    Calibrated { bench: String, facts: BenchFacts },
+    /// A race begins: its runs are in another file.
+    Race {
+        round: u32,
+        /// Numbers of series begin with it: runs of another boot are not taken for this one's.
+        entrants: Vec<String>,
+        machine: Machine,
+    },
+    /// What a proposer was asked or answered.
+    Proposal { entry: Value },
+}
+
+/// What a journal says.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    pub(crate) begun: Option<Begun>,
+    pub(crate) baseline: HashMap<(String, u32), Tested>,
+    pub(crate) checked: HashMap<String, Checked>,
+    pub(crate) benches: BTreeMap<String, BenchFacts>,
+    /// By round: who raced, and where.
+    pub(crate) races: BTreeMap<u32, (Vec<String>, Machine)>,
+    pub(crate) proposals: Vec<Value>,
+}
+
+/// How it began.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) version: u32,
+    pub(crate) spec: Value,
+    pub(crate) base: BaseFacts,
+    pub(crate) provider: ProviderFacts,
+}
+
+impl FromIterator<Record> for Past {
+    fn from_iter<I: IntoIterator<Item = Record>>(records: I) -> Self {
+        let mut past = Self::default();
+        for record in records {
+            match record {
+                Record::Begun {
+                    version,
+                    spec,
+                    base,
+                    provider,
+                    ..
+                } => {
+                    past.begun = Some(Begun {
+                        version,
+                        spec,
+                        base,
+                        provider,
+                    });
+                }
+                Record::WentOn { .. } => {}
+                Record::Baseline { test, run, tested } => {
+                    past.baseline.insert((test, run), tested);
+                }
+                Record::Checked { id, checked } => {
+                    past.checked.insert(id, checked);
+                }
+                Record::Calibrated { bench, facts } => {
+                    past.benches.insert(bench, facts);
+                }
+                Record::Race {
+                    round,
+                    entrants,
+                    machine,
+                } => {
+                    past.races.insert(round, (entrants, machine));
+                }
+                Record::Proposal { entry } => past.proposals.push(entry),
+            }
+        }
+        past
+    }
+}

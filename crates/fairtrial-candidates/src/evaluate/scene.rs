@@ -1,0 +1,314 @@
+//! What an evaluation works with once its base is frozen and its record open.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+use fairtrial_exec::{EntryKind, Level, ScratchRoot, Shared, SharedMode, Snapshot};
+
+use super::base::DirectoryBase;
+use super::correctness::Checking;
+use super::error::EvaluateError;
+use super::evaluator::Evaluator;
+use super::event::Event;
+use super::ground::Ground;
+use super::journal::{JOURNAL, Journal, read_journal};
+use super::layers::Layers;
+use super::prepare::{Places, freeze, list, protect};
+use super::provider::{self, Provided};
+use super::record::{JOURNAL_VERSION, Past, Record};
+use super::repository::Listing;
+use super::telling::{Audience, Telling};
+use crate::cases::{PYTEST_PLUGIN, PYTEST_PLUGIN_FILE};
+use crate::evaluation::{BaseFacts, Costs, Machine};
+use crate::spec::{self, Git, Spec};
+use crate::stage::Terms;
+
+/// Everything an evaluation works with once its base is frozen.
+pub(crate) struct Scene {
+    pub(crate) checking: Arc<Checking>,
+    pub(crate) base: DirectoryBase,
+    pub(crate) terms: Terms,
+    pub(crate) telling: Telling,
+    pub(crate) past: Past,
+    pub(crate) facts: BaseFacts,
+    pub(crate) provided: Provided,
+    pub(crate) machine: Machine,
+    pub(crate) costs: Costs,
+    pub(crate) warnings: Vec<String>,
+    /// Held for as long as it is used.
+    _snapshot: Snapshot,
+    _root: ScratchRoot,
+}
+
+impl Scene {
+    pub(crate) fn warn(&mut self, warning: Option<String>) {
+        for warning in warning {
+            self.telling.audience.warn(warning.clone());
+            self.warnings.push(warning);
+        }
+    }
+}
+
+impl Evaluator {
+    /// Freezes the base and opens the record.
+    pub(super) async fn begin(
+        &self,
+        places: &Places,
+        resume: bool,
+        audience: Audience,
+    ) -> Result<Scene, EvaluateError> {
+        let begun = Instant::now();
+        let past = self.past(&places.output, resume)?;
+        for orphan in self.store.orphans()? {
+            orphan.remove().ok(); // left for the next time
+        }
+        let root = self.store.workspace_dir()?;
+        let room = directory(root.path(), "room")?;
+        let listing = list(&self.spec, places, &self.tools, &room).await?;
+        let mut snapshot = freeze(&self.store, &listing).await?;
+        let mut warnings = listing.warnings.clone();
+        let mut facts = facts(&listing, snapshot.hash());
+        if let Some(began) = past
+            .begun
+            .as_ref()
+            .filter(|began| began.base.hash != snapshot.hash())
+        {
+            let recorded = Snapshot::open(&self.store, &began.base.hash)?;
+            snapshot = recorded.ok_or_else(|| {
+                EvaluateError::Failed(
+                    "the base has changed, and what was frozen of it is gone: begin anew"
+                        .to_owned(),
+                )
+            })?;
+            facts = began.base.clone();
+            warnings.push(
+                "the repository has changed since: the base is as it was when the evaluation began"
+                    .to_owned(),
+            );
+        }
+        let provided = provider::choose(&self.spec, &self.backend, root.path()).await?;
+        let history = self.history(&snapshot, root.path()).await?;
+        let layers = Layers::new(directory(root.path(), "layers")?, &snapshot, history);
+        let checking = Checking {
+            ground: self.ground(places, &root, &snapshot, &provided)?,
+            layers,
+            lock: self.lock.clone(),
+            protect: protect(&self.spec)?,
+            build: self.spec.build.clone(),
+            tests: self.spec.tests.clone(),
+            plugin: plugin(root.path())?,
+            built: directory(root.path(), "built")?,
+            audience: audience.clone(),
+            processes: AtomicU64::new(0),
+        };
+        let machine = Machine::here(&self.node);
+        let telling = self.record(places, &past, &facts, &provided, &machine, audience)?;
+        telling.tell(Event::Snapshot {
+            hash: facts.hash.clone(),
+            base: facts.label.clone(),
+            files: facts.files,
+            provider: provided.facts.name.clone(),
+        });
+        for warning in &warnings {
+            telling.audience.warn(warning.clone());
+        }
+        let files = snapshot
+            .entries()
+            .filter(|(_, entry)| entry.kind != EntryKind::Directory);
+        Ok(Scene {
+            base: DirectoryBase::new(
+                snapshot.path().to_owned(),
+                files.map(|(path, _)| path.to_vec()),
+            ),
+            terms: Terms {
+                base_hash: snapshot.hash().to_owned(),
+                protect: protect(&self.spec)?,
+            },
+            checking: Arc::new(checking),
+            telling,
+            past,
+            facts,
+            provided,
+            machine,
+            costs: Costs {
+                snapshot_s: begun.elapsed().as_secs_f64(),
+                ..Costs::default()
+            },
+            warnings,
+            _snapshot: snapshot,
+            _root: root,
+        })
+    }
+
+    /// What an earlier process left on record; checked before anything is made (CA-96).
+    fn past(&self, output: &Path, resume: bool) -> Result<Past, EvaluateError> {
+        let holds = fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_some());
+        let journal = output.join(JOURNAL);
+        match (resume, holds) {
+            (false, true) => {
+                let hint = "go on with it by --resume, or name another directory";
+                return Err(EvaluateError::Invalid(format!(
+                    "`{}` is not empty ({hint})",
+                    output.display()
+                )));
+            }
+            (true, _) if journal.exists() => {}
+            _ => return Ok(Past::default()),
+        }
+        let past: Past = read_journal::<Record>(&journal)?.into_iter().collect();
+        let Some(begun) = &past.begun else {
+            return Ok(past);
+        };
+        if begun.version != JOURNAL_VERSION {
+            let problem = format!(
+                "`{}` was written by another version of Fairtrial",
+                journal.display()
+            );
+            return Err(EvaluateError::Invalid(problem));
+        }
+        let directory = self.spec.places.directory().unwrap_or(Path::new("/"));
+        let before = Spec::from_json(begun.spec.clone(), directory)?;
+        let changed = self.spec.changed_keys(&before);
+        match changed.is_empty() {
+            true => Ok(past),
+            false => Err(EvaluateError::Invalid(format!(
+                "the evaluation file has changed since it began: `{}` (put it back, or begin anew in another directory)",
+                changed.join("`, `")
+            ))),
+        }
+    }
+
+    fn record(
+        &self,
+        places: &Places,
+        past: &Past,
+        base: &BaseFacts,
+        provided: &Provided,
+        machine: &Machine,
+        audience: Audience,
+    ) -> Result<Telling, EvaluateError> {
+        let output = &places.output;
+        let failed = || EvaluateError::attempting(format!("making `{}`", output.display()));
+        fs::create_dir_all(output).map_err(failed())?;
+        fs::write(output.join(".gitignore"), "*\n").map_err(failed())?;
+        let (journal, _) = Journal::open::<Record>(&output.join(JOURNAL))?;
+        let mut telling = Telling::new(journal, output, audience)?;
+        let (base, machine) = (base.clone(), machine.clone());
+        telling.keep(&match past.begun {
+            Some(_) => Record::WentOn { machine },
+            None => Record::Begun {
+                version: JOURNAL_VERSION,
+                spec: self.spec.to_json(),
+                base,
+                provider: provided.facts.clone(),
+                machine,
+            },
+        })?;
+        Ok(telling)
+    }
+
+    /// A layer with a history of one commit (CA-31).
+    async fn history(
+        &self,
+        snapshot: &Snapshot,
+        root: &Path,
+    ) -> Result<Option<PathBuf>, EvaluateError> {
+        if self.spec.workspace.git == Git::None {
+            return Ok(None);
+        }
+        let layer = directory(root, "history")?;
+        let git_dir = layer.join(".git");
+        self.tools
+            .git()
+            .one_commit(snapshot.path(), &git_dir)
+            .await?;
+        let exclude = git_dir.join("info");
+        fs::create_dir_all(&exclude)
+            .and_then(|()| fs::write(exclude.join("exclude"), ".fairtrial-*\n"))
+            .map_err(EvaluateError::attempting("writing a history of one commit"))?;
+        Ok(Some(layer))
+    }
+
+    fn ground(
+        &self,
+        places: &Places,
+        root: &ScratchRoot,
+        snapshot: &Snapshot,
+        provided: &Provided,
+    ) -> Result<Ground, EvaluateError> {
+        let spec = &self.spec;
+        let shared = spec
+            .shared
+            .iter()
+            .zip(&places.shared)
+            .map(|(asked, path)| Shared {
+                at: path.clone(),
+                source: path.clone(),
+                mode: match asked.mode {
+                    spec::SharedMode::ReadOnly => SharedMode::ReadOnly,
+                    spec::SharedMode::CopyOnWrite => SharedMode::CopyOnWrite { layers: Vec::new() },
+                },
+            });
+        let passed = spec.env.pass.iter().filter_map(|name| {
+            let (name, value) = self.host_env.get_key_value(std::ffi::OsStr::new(name))?;
+            Some((name.clone(), value.clone()))
+        });
+        let set = spec
+            .env
+            .set
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()));
+        let snapshots = snapshot.path().parent().and_then(Path::parent);
+        let layers = ["layers", "history", "built", "room"].map(|name| root.path().join(name));
+        let mut sandbox = spec.sandbox.clone();
+        if sandbox.level == Level::Strict {
+            sandbox.read.push(root.path().join(PLUGIN));
+        }
+        Ok(Ground {
+            at: places.root.clone(),
+            home: directory(root.path(), "home")?,
+            shared: shared.collect(),
+            hidden: layers
+                .into_iter()
+                .chain(snapshots.map(Path::to_owned))
+                .collect(),
+            limits: spec.limits.clone(),
+            sandbox,
+            env: passed.chain(set).collect(),
+            upper_bytes: spec.workspace.upper_bytes,
+            namespace: provided.namespace,
+            backend: Arc::clone(&self.backend),
+        })
+    }
+}
+
+const PLUGIN: &str = "plugin";
+
+fn plugin(root: &Path) -> Result<PathBuf, EvaluateError> {
+    let place = directory(root, PLUGIN)?;
+    fs::write(place.join(PYTEST_PLUGIN_FILE), PYTEST_PLUGIN)
+        .map_err(EvaluateError::attempting("writing the plug-in for pytest"))?;
+    Ok(place)
+}
+
+pub(super) fn directory(root: &Path, name: &str) -> Result<PathBuf, EvaluateError> {
+    let path = root.join(name);
+    fs::create_dir_all(&path).map_err(EvaluateError::attempting(format!(
+        "making `{}`",
+        path.display()
+    )))?;
+    Ok(path)
+}
+
+pub(super) fn facts(listing: &Listing, hash: &str) -> BaseFacts {
+    BaseFacts {
+        hash: hash.to_owned(),
+        label: listing.label(),
+        commit: listing.commit.clone(),
+        dirty: listing.dirty,
+        files: listing.files.len() as u64,
+    }
+}

@@ -1,0 +1,147 @@
+//! `fairtrial evaluate`: candidates against a repository.
+
+mod progress;
+mod table;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use fairtrial_candidates::spec::{Invalid, Spec, SpecPath};
+use fairtrial_candidates::{Checklist, EvaluateError, EvaluationReport, Evaluator, FailureKind};
+use tokio::sync::mpsc;
+
+use crate::args::EvaluateArgs;
+use crate::engine;
+use crate::exit_code::ExitCode;
+use crate::failure::{Failure, reason};
+use crate::interrupt::Interrupt;
+use crate::terminal::Shown;
+use progress::EvaluationProgress;
+
+/// Evaluates what `args` name.
+pub(crate) fn run(args: &EvaluateArgs) -> Result<ExitCode, Failure> {
+    let spec = spec(args)?;
+    let workers = spec.parallel.and_then(|slots| usize::try_from(slots).ok());
+    let config = engine::config(workers)?;
+    let evaluator = Evaluator::new(spec, config)?;
+    if args.check {
+        let checked = engine::run(interrupted(&evaluator, evaluator.check()))?;
+        return show_check(&checked, args.json);
+    }
+    let quiet = args.no_progress || args.json && !io::IsTerminal::is_terminal(&io::stderr());
+    let report = engine::run(async {
+        let (events, told) = mpsc::unbounded_channel();
+        let watching = tokio::spawn(EvaluationProgress::new(quiet).follow(told));
+        let evaluated = interrupted(&evaluator, evaluator.evaluate(args.resume, events)).await;
+        watching.await.ok(); // it ends with the events
+        evaluated
+    });
+    if let Err(Failure::Interrupted) = &report {
+        let name = args.file.display();
+        writeln!(
+            Shown::on(io::stderr()),
+            "go on with: fairtrial evaluate {name} --resume"
+        )
+        .unwrap_or_default(); // nobody is there to be told
+    }
+    let report = report?;
+    show(&report, args.json)?;
+    Ok(exit_code(&report))
+}
+
+fn spec(args: &EvaluateArgs) -> Result<Spec, Failure> {
+    let mut spec = Spec::load(&args.file).map_err(invalid)?;
+    if let Some(fault) = spec.missing_proposer() {
+        return Err(Failure::Usage(fault.to_string()));
+    }
+    if let Some(jobs) = args.jobs {
+        spec.parallel = Some(u32::try_from(jobs).unwrap_or(u32::MAX));
+    }
+    if let Some(output) = &args.output {
+        let here = std::env::current_dir();
+        let here = here.map_err(Failure::attempting("cannot tell the working directory"))?;
+        spec.output = SpecPath::new(output.display().to_string(), &here);
+    }
+    Ok(spec)
+}
+
+/// One line per fault, the first first.
+fn invalid(invalid: Invalid) -> Failure {
+    let lines: Vec<String> = invalid.faults.iter().map(ToString::to_string).collect();
+    Failure::Usage(lines.join("\n"))
+}
+
+/// Dropped when a signal comes: then all it started is ended before this returns.
+async fn interrupted<T>(
+    evaluator: &Evaluator,
+    work: impl Future<Output = Result<T, EvaluateError>>,
+) -> Result<T, Failure> {
+    let mut interrupt = Interrupt::listen()?;
+    let ended = interrupt.or(work).await;
+    engine::stop(evaluator.backend()).await;
+    ended?.map_err(failure)
+}
+
+fn failure(error: EvaluateError) -> Failure {
+    match error {
+        EvaluateError::Invalid(problem) => Failure::Usage(problem),
+        EvaluateError::Engine(error) => error.into(),
+        error => Failure::attempting("the evaluation failed")(error.to_string()),
+    }
+}
+
+fn exit_code(report: &EvaluationReport) -> ExitCode {
+    let mut failures = report
+        .evaluations
+        .iter()
+        .filter_map(|one| one.failure.as_ref());
+    if report.any_correct() {
+        ExitCode::AllWell
+    } else if !report.evaluations.is_empty()
+        && failures.all(|failure| failure.kind == FailureKind::Infra)
+    {
+        ExitCode::EngineFailed
+    } else {
+        ExitCode::CallFailed
+    }
+}
+
+fn show(report: &EvaluationReport, json: bool) -> Result<(), Failure> {
+    let mut out = Shown::on(io::stdout());
+    let written = match json {
+        true => serde_json::to_string(report)
+            .map_err(io::Error::from)
+            .and_then(|text| writeln!(out, "{text}")),
+        false => table::lines(report)
+            .iter()
+            .try_for_each(|line| writeln!(out, "{line}")),
+    };
+    closed_is_fine(written, "cannot show the report")
+}
+
+fn show_check(checked: &Checklist, json: bool) -> Result<ExitCode, Failure> {
+    let mut out = Shown::on(io::stdout());
+    let written = match json {
+        true => writeln!(out, "{}", checked.to_json()),
+        false => checked
+            .lines()
+            .iter()
+            .try_for_each(|line| writeln!(out, "{line}")),
+    };
+    closed_is_fine(written, "cannot show the plan")?;
+    Ok(ExitCode::AllWell)
+}
+
+fn closed_is_fine(written: io::Result<()>, attempt: &str) -> Result<(), Failure> {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::attempting(attempt.to_owned())(reason(&error)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a directory is that of an evaluation.
+pub(crate) fn is_evaluation(directory: &Path) -> bool {
+    directory.join("evaluation.json").is_file()
+}

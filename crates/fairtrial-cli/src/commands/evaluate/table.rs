@@ -1,0 +1,182 @@
+//! An evaluation's result as people read it: one line for the whole, one per candidate.
+
+use fairtrial_candidates::measure::{Leaning, Verdict};
+use fairtrial_candidates::{Evaluation, EvaluationReport, State};
+
+use crate::terminal::counted;
+
+/// The lines.
+pub(super) fn lines(report: &EvaluationReport) -> Vec<String> {
+    let mut lines = vec![headline(report)];
+    lines.extend(aligned(report.evaluations.iter().map(row).collect()));
+    lines.push(closing(report));
+    lines
+}
+
+fn headline(report: &EvaluationReport) -> String {
+    let baseline = &report.baseline;
+    let mut tests = counted(baseline.cases, "test");
+    if !baseline.quarantined.is_empty() {
+        tests += &format!(", {} quarantined", baseline.quarantined.len());
+    }
+    let mut parts = vec![
+        format!("base {}", report.base.label),
+        format!("{} files", thousands(report.base.files)),
+        report.provider.name.clone(),
+        tests,
+    ];
+    if let Some(floor) = report.noise_floor {
+        parts.push(format!("noise floor ±{:.1}%", floor * 100.0));
+    }
+    if report.aa_failed {
+        parts.push("the base differs from itself: no verdict on speed holds".to_owned());
+    }
+    parts.join(" · ")
+}
+
+fn closing(report: &EvaluationReport) -> String {
+    match report.winner() {
+        Some(winner) => format!(
+            "winner: {} {}",
+            winner.id.as_deref().unwrap_or_default(),
+            winner.name
+        ),
+        None if report.any_correct() && report.measurement.is_some() => {
+            "no candidate is shown to be faster".to_owned()
+        }
+        None if report.any_correct() => {
+            let correct = report
+                .evaluations
+                .iter()
+                .filter(|one| one.is_correct())
+                .count();
+            format!(
+                "{} correct; nothing was measured",
+                counted(correct as u64, "candidate")
+            )
+        }
+        None => "no candidate is correct".to_owned(),
+    }
+}
+
+const COLUMNS: usize = 8;
+
+/// Rank, who, tests, ratio, verdict, blocks, size, and why it failed.
+fn row(one: &Evaluation) -> [String; COLUMNS] {
+    let judgement = one.judgement.as_ref();
+    let who = match &one.id {
+        Some(id) => format!("{id} {}", one.name),
+        None => one.name.clone(),
+    };
+    [
+        one.rank
+            .map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
+        who,
+        one.cases.map_or_else(
+            || "-".to_owned(),
+            |cases| format!("{}/{}", cases.passed, cases.total),
+        ),
+        judgement.map_or_else(
+            || "-".to_owned(),
+            |said| format!("{:.2} [{:.2}, {:.2}]", said.ratio, said.low, said.high),
+        ),
+        verdict(one),
+        judgement.map_or_else(String::new, |said| counted(u64::from(said.blocks), "block")),
+        one.size.map_or_else(String::new, |size| {
+            format!("+{} -{}", size.added, size.removed)
+        }),
+        one.failure
+            .as_ref()
+            .map_or_else(String::new, |failure| first_line(&failure.message)),
+    ]
+}
+
+fn verdict(one: &Evaluation) -> String {
+    if let Some(of) = &one.duplicate_of {
+        return format!("same as {of}");
+    }
+    if let Some(failure) = &one.failure {
+        let kind = failure.kind.name();
+        return match failure.diffs_total {
+            0 => kind.to_owned(),
+            count => format!("{kind} ({count})"),
+        };
+    }
+    if one.state == State::NotRun {
+        return "not run".to_owned();
+    }
+    let Some(said) = &one.judgement else {
+        return if one.is_correct() {
+            "correct".to_owned()
+        } else {
+            String::new()
+        };
+    };
+    let word = match said.verdict {
+        Verdict::Faster => "faster",
+        Verdict::Slower => "slower",
+        Verdict::Equal => "equal",
+        Verdict::Uncertain => "uncertain",
+        Verdict::Eliminated => "eliminated",
+    };
+    match (&one.confirmation, &said.leaning) {
+        (Some(again), _) if again.confirmed => format!("{word}, confirmed"),
+        (Some(_), _) => format!("{word}, unconfirmed"),
+        (None, Some(Leaning::Faster)) => format!("{word}, perhaps faster"),
+        (None, Some(Leaning::Slower)) => format!("{word}, perhaps slower"),
+        (None, None) => word.to_owned(),
+    }
+}
+
+/// Enough to know what it is about; the report has it all.
+fn first_line(message: &str) -> String {
+    const MOST: usize = 80;
+    let line = message.lines().next().unwrap_or_default();
+    match line.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
+/// Columns as wide as their widest entry; the rank to the right.
+fn aligned(rows: Vec<[String; COLUMNS]>) -> Vec<String> {
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..COLUMNS).map(width).collect();
+    let line = |row: &[String; COLUMNS]| {
+        let rank = format!("{:>1$}", row[0], widths[0].max(2));
+        let rest = (1..COLUMNS).map(|column| format!("  {:<1$}", row[column], widths[column]));
+        let line: String = std::iter::once(rank).chain(rest).collect();
+        line.trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// `5,012`.
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let from_end = |(at, digit): (usize, char)| {
+        let is_group = at > 0 && (digits.len() - at).is_multiple_of(3);
+        [is_group.then_some(','), Some(digit)].into_iter().flatten()
+    };
+    digits.chars().enumerate().flat_map(from_end).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_and_messages_cut() {
+        assert_eq!(
+            [7, 999, 5012, 1_234_567].map(thousands),
+            ["7", "999", "5,012", "1,234,567"]
+        );
+        assert_eq!(first_line("one\ntwo"), "one");
+        assert_eq!(first_line(&"é".repeat(70)).chars().count(), 61);
+    }
+}
