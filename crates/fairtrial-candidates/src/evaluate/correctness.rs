@@ -290,8 +290,10 @@ fn results_file(test: &TestCommand) -> Option<PathBuf> {
         ResultsKind::Exit => None,
         ResultsKind::Pytest => Some(CASES_FILE.into()),
         ResultsKind::Junit => {
-            let place = test.junit_path.as_ref()?.as_bytes();
-            Some(std::ffi::OsStr::from_bytes(place).into())
+            let place =
+                |path: &TreePath| PathBuf::from(std::ffi::OsStr::from_bytes(path.as_bytes()));
+            let cwd = test.cwd.as_ref().map(place).unwrap_or_default();
+            Some(cwd.join(place(test.junit_path.as_ref()?)))
         }
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn warn(&mut self, warning: Option<String>) {
-        for warning in warning {
+        if let Some(warning) = warning {
             self.telling.audience.warn(warning.clone());
             self.warnings.push(warning);
         }
