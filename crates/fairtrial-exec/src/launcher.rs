@@ -126,7 +126,11 @@ impl Launcher {
             },
             Vec::new(),
         );
-        match self.receive().await.map(|packet| packet.map(|packet| packet.message)) {
+        match self
+            .receive()
+            .await
+            .map(|packet| packet.map(|packet| packet.message))
+        {
             Ok(Some(FromLauncher::Ready { version: VERSION })) => Ok(()),
             Ok(Some(FromLauncher::Ready { version })) => Err(format!(
                 "it speaks protocol version {version}, this engine speaks {VERSION}"

@@ -292,7 +292,9 @@ impl Zygote {
                     self.python
                 )))
             }
-            News::Said(FromLauncher::Hit { .. } | FromLauncher::Ready { .. }) | News::Upper(_) => None,
+            News::Said(FromLauncher::Hit { .. } | FromLauncher::Ready { .. }) | News::Upper(_) => {
+                None
+            }
             News::Lost => Some(ZygoteEnd::Ended),
         }
     }

@@ -10,8 +10,8 @@ use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::plan::Plan;
 use fairtrial_exec::linux::proc_status::Stat;
 use fairtrial_exec::linux::proc_tree::descendants;
-use fairtrial_exec::linux::user_namespace::UserNamespace;
 use fairtrial_exec::linux::spawn::WayIn;
+use fairtrial_exec::linux::user_namespace::UserNamespace;
 use fairtrial_exec::linux::world::{self, Init, Inside, Lifeline};
 use fairtrial_exec::protocol::launcher::{
     Confine, LeafCounts, Namespaces, Program, Step, TaskId, TreeUpper,

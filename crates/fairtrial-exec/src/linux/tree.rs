@@ -173,10 +173,7 @@ impl Build<'_> {
         }
         let (upper, work) = match &tree.upper {
             TreeUpper::Memory { .. } => (format!("c{n}/upper"), format!("c{n}/work")),
-            TreeUpper::Disk { .. } => (
-                format!("k/shared/{n}/upper"),
-                format!("k/shared/{n}/work"),
-            ),
+            TreeUpper::Disk { .. } => (format!("k/shared/{n}/upper"), format!("k/shared/{n}/work")),
         };
         self.directories(Path::new(&upper));
         self.directory(&work);
@@ -192,8 +189,13 @@ impl Build<'_> {
             true => "redirect_dir=on",
             false => "userxattr",
         };
+        // Else its end would wait until all of that disk, whoever wrote to it, is written.
+        let sync = match self.tree.upper {
+            TreeUpper::Memory { .. } => "",
+            TreeUpper::Disk { .. } => ",volatile",
+        };
         let options = format!(
-            "lowerdir={lower},upperdir={upper},workdir={work},index=off,metacopy=off,{kind}"
+            "lowerdir={lower},upperdir={upper},workdir={work},index=off,metacopy=off,{kind}{sync}"
         );
         let (kind, target) = (self.plan.text(b"overlay"), self.target(at));
         let options = self.plan.text(options.as_bytes());
@@ -210,10 +212,7 @@ impl Build<'_> {
         self.plan
             .call(STEP, libc::SYS_openat, &[HERE, upper, flags]);
         let opened = self.plan.keep();
-        let (number, flags) = (
-            Arg::Value(UPPER as u64),
-            Arg::Value(libc::O_CLOEXEC as u64),
-        );
+        let (number, flags) = (Arg::Value(UPPER as u64), Arg::Value(libc::O_CLOEXEC as u64));
         self.plan
             .call(STEP, libc::SYS_dup3, &[opened, number, flags]);
         self.plan.call(STEP, libc::SYS_close, &[opened]);
@@ -268,8 +267,7 @@ impl Build<'_> {
         );
         self.plan.call(STEP, libc::SYS_chdir, &[slash]);
         let detach = Arg::Value(libc::MNT_DETACH as u64);
-        self.plan
-            .call(STEP, libc::SYS_umount2, &[staging, detach]);
+        self.plan.call(STEP, libc::SYS_umount2, &[staging, detach]);
     }
 
     /// Has a directory of the host's appear under a short name.

@@ -415,13 +415,7 @@ impl Build {
         let mut attributes = NOSUID;
         attributes |= if bind.writable { 0 } else { RDONLY };
         attributes |= if bind.device { 0 } else { NODEV };
-        set_attributes(
-            &mut self.plan,
-            STEP,
-            target,
-            attributes,
-            libc::AT_RECURSIVE,
-        );
+        set_attributes(&mut self.plan, STEP, target, attributes, libc::AT_RECURSIVE);
     }
 
     fn empty_file(&mut self, target: Arg) {

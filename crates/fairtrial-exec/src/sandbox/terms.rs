@@ -9,8 +9,8 @@ use super::{Level, Means, Network, Sandbox};
 use crate::call::{Call, Work};
 use crate::linux::cgroup::LeafLimits;
 use crate::linux::seccomp::Internet;
-use crate::workspace::Workspace;
 use crate::protocol::launcher::{self, Bind, Confine, Landlock, Namespaces, World};
+use crate::workspace::Workspace;
 
 /// Added to a candidate's score when the host is short of memory: it goes before anybody else.
 const OOM_SCORE: i32 = 800;

@@ -96,7 +96,10 @@ impl Ground {
             text.is_ok_and(|text| text == b"base")
         };
         let empty = std::fs::read_dir(self.at()).is_ok_and(|mut found| found.next().is_none());
-        empty && ["gone/file", "moved/file", "kept/file"].into_iter().all(base)
+        empty
+            && ["gone/file", "moved/file", "kept/file"]
+                .into_iter()
+                .all(base)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use fairtrial_exec::{Shared, SharedMode, Work, Workspace};
+use fairtrial_exec::{Level, Shared, SharedMode, Work, Workspace};
 
 use super::ground::{Ground, Kind, census, file, kinds, said};
 
@@ -34,8 +34,12 @@ async fn nothing_uncovers_or_changes_what_a_workspace_covers() {
     let (ground, cache) = ground();
     let program = include_str!("../../../programs/uncover_workspace.py");
     let (repo, covered) = (census(&ground.repo()), census(&cache));
-    let handles = [ground.repo().join("mine"), ground.repo(), cache.join("secret")]
-        .map(|path| handle(&path));
+    let handles = [
+        ground.repo().join("mine"),
+        ground.repo(),
+        cache.join("secret"),
+    ]
+    .map(|path| handle(&path));
     for kind in kinds() {
         let mut call = ground.call(kind, workspace(&ground, &cache, kind), "");
         let Work::Command(work) = &mut call.work else {
@@ -48,6 +52,10 @@ async fn nothing_uncovers_or_changes_what_a_workspace_covers() {
         work.argv.push(handles.join(":").into());
         let outcome = ground.story.run(call).await;
         assert_eq!(said(&outcome, kind), "tried\n", "{kind:?}");
+        if kind.level == Level::None {
+            let entered = outcome.stderr.text();
+            assert!(entered.contains("nested 1: entered"), "{kind:?}: {entered}");
+        }
         assert_eq!(census(&ground.repo()), repo, "{kind:?}");
         assert_eq!(census(&cache), covered, "{kind:?}");
     }
@@ -113,16 +121,27 @@ async fn what_a_command_does_to_protected_paths_is_seen() {
         ("mv tests away; mkdir tests; cp -r away/. tests", "tests"),
         ("mv tests away; ln -s away tests", "tests"),
         ("ln -s /etc/passwd tests/conftest.py", "tests/conftest.py"),
-        ("cp tests/test_a.py x; mv x tests/test_a.py", "tests/test_a.py"),
-        ("python3 -c \"import mmap; f = open('tests/test_a.py', 'r+b'); mmap.mmap(f.fileno(), 0)[0] = 66\"", "tests/test_a.py"),
+        (
+            "cp tests/test_a.py x; mv x tests/test_a.py",
+            "tests/test_a.py",
+        ),
+        (
+            "python3 -c \"import mmap; f = open('tests/test_a.py', 'r+b'); mmap.mmap(f.fileno(), 0)[0] = 66\"",
+            "tests/test_a.py",
+        ),
     ];
     for kind in kinds() {
         for (attack, path) in attacks {
             let outcome = ground.run(kind, attack).await;
             said(&outcome, kind);
             let seen = super::ground::changed(&outcome);
-            assert!(seen.iter().any(|(seen, _)| seen == path), "{kind:?} {attack}: {seen:?}");
-            let after = ground.run(kind, "find tests -type f | sort | xargs cat").await;
+            assert!(
+                seen.iter().any(|(seen, _)| seen == path),
+                "{kind:?} {attack}: {seen:?}"
+            );
+            let after = ground
+                .run(kind, "find tests -type f | sort | xargs cat")
+                .await;
             assert_eq!(said(&after, kind), "ba", "{kind:?} {attack}");
         }
     }
@@ -139,7 +158,10 @@ async fn links_of_a_layer_do_not_lead_mounts_elsewhere() {
     let target = fairtrial_exec::LayerEntry::Link {
         target: victim.as_os_str().as_bytes().to_vec(),
     };
-    let layer = ground.layer("candidate", [(".venv".into(), Some(target)), file("a", "a")]);
+    let layer = ground.layer(
+        "candidate",
+        [(".venv".into(), Some(target)), file("a", "a")],
+    );
     for kind in kinds() {
         let mut workspace = ground.workspace(kind);
         workspace.layers.insert(0, layer.clone());
@@ -149,10 +171,16 @@ async fn links_of_a_layer_do_not_lead_mounts_elsewhere() {
             mode: SharedMode::CopyOnWrite { layers: Vec::new() },
         });
         // Whether it can be mounted there is the candidate's own affair.
-        ground.run_in(kind, workspace, "echo changed > .venv/file").await;
+        ground
+            .run_in(kind, workspace, "echo changed > .venv/file")
+            .await;
         let kept = std::fs::read_to_string(victim.join("file")).expect("it is there");
         assert_eq!(kept, "kept", "{kind:?}");
-        assert_eq!(std::fs::read_dir(&venv).expect("there").count(), 1, "{kind:?}");
+        assert_eq!(
+            std::fs::read_dir(&venv).expect("there").count(),
+            1,
+            "{kind:?}"
+        );
     }
 }
 
@@ -170,11 +198,17 @@ if libc.name_to_handle_at(-100, os.fsencode(sys.argv[1]), blob, ctypes.byref(mou
 else:
     print('0-00')
 ";
-    #[expect(clippy::disallowed_methods, reason = "the test asks the kernel, no candidate runs")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test asks the kernel, no candidate runs"
+    )]
     let output = std::process::Command::new("python3")
         .args(["-c", script])
         .arg(path)
         .output()
         .expect("python runs");
-    String::from_utf8(output.stdout).expect("text").trim().to_owned()
+    String::from_utf8(output.stdout)
+        .expect("text")
+        .trim()
+        .to_owned()
 }

@@ -115,7 +115,11 @@ impl Ground {
 pub(super) fn said(outcome: &Outcome, kind: Kind) -> String {
     let (out, err) = (outcome.stdout.text(), outcome.stderr.text());
     let error = &outcome.error;
-    assert_eq!(outcome.verdict, Verdict::Ok, "{kind:?}: {error:?} {out} {err}");
+    assert_eq!(
+        outcome.verdict,
+        Verdict::Ok,
+        "{kind:?}: {error:?} {out} {err}"
+    );
     out
 }
 

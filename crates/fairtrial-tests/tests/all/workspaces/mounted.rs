@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-
 use fairtrial_exec::{ChangeKind, Level, Shared, SharedMode, Upper, Verdict, WorkspaceNamespace};
 use fairtrial_tests::note;
 
@@ -13,7 +12,8 @@ use super::ground::{Ground, census, changed, kinds, said};
 async fn every_command_finds_the_snapshot_at_the_repositorys_path() {
     let ground = Ground::new(&[("file", "base"), ("dir/inner", "inner"), ("dir/other", "o")]);
     let (repo, base) = (census(&ground.repo()), census(&ground.base()));
-    let script = "pwd; id -u; ls; cat file; echo changed > file; rm dir/inner; mkdir made; : > made/new";
+    let script =
+        "pwd; id -u; ls; cat file; echo changed > file; rm dir/inner; mkdir made; : > made/new";
     for kind in kinds() {
         for _ in 0..2 {
             let outcome = ground.run(kind, script).await;
@@ -87,12 +87,22 @@ async fn a_full_workspace_ends_its_own_call_with_a_disk_limit() {
         let fill = "dd if=/dev/zero of=big bs=64k count=100";
         let (full, other) = tokio::join!(
             ground.run_in(kind, small.clone(), fill),
-            ground.run(kind, "dd if=/dev/zero of=big bs=64k count=100 && echo enough"),
+            ground.run(
+                kind,
+                "dd if=/dev/zero of=big bs=64k count=100 && echo enough"
+            ),
         );
-        assert_eq!(full.verdict, Verdict::DiskLimit, "{kind:?}: {:?}", full.error);
+        assert_eq!(
+            full.verdict,
+            Verdict::DiskLimit,
+            "{kind:?}: {:?}",
+            full.error
+        );
         assert_eq!(said(&other, kind), "enough\n");
         // However it ends.
-        let ignored = ground.run_in(kind, small, &format!("{fill} || exit 0")).await;
+        let ignored = ground
+            .run_in(kind, small, &format!("{fill} || exit 0"))
+            .await;
         assert_eq!(ignored.verdict, Verdict::DiskLimit, "{kind:?}");
     }
 }
@@ -158,11 +168,9 @@ async fn hidden_places_are_empty_and_stay_so() {
         let mut workspace = ground.workspace(kind);
         let inside = ["judge", "one", "not-there"].map(|name| ground.repo().join(name));
         workspace.hidden = inside.into();
-        workspace.hidden.extend([
-            outside.clone(),
-            single.clone(),
-            ground.path("nowhere"),
-        ]);
+        workspace
+            .hidden
+            .extend([outside.clone(), single.clone(), ground.path("nowhere")]);
         let outcome = ground.run_in(kind, workspace, &script).await;
         let wanted = format!("{}:\n\njudge:\n2", outside.display());
         let said = said(&outcome, kind);
@@ -191,7 +199,8 @@ async fn the_users_own_git_directory_is_not_there() {
 #[tokio::test]
 async fn what_is_left_running_is_gone_before_the_changes_are_looked_at() {
     let ground = Ground::new(&[("file", "base")]);
-    let script = "(setsid sh -c 'while :; do echo more >> log; done' &) ; while ! test -s log; do :; done";
+    let script =
+        "(setsid sh -c 'while :; do echo more >> log; done' &) ; while ! test -s log; do :; done";
     for kind in kinds() {
         let outcome = ground.run(kind, script).await;
         said(&outcome, kind);
@@ -223,7 +232,10 @@ async fn eight_at_once_do_not_see_each_other() {
         for (n, run) in runs.into_iter().enumerate() {
             let outcome = run.await.expect("the engine does its work");
             let said = said(&outcome, kind);
-            assert!(said.starts_with(&format!("base{n}\n{n}\n")), "{kind:?}: {said}");
+            assert!(
+                said.starts_with(&format!("base{n}\n{n}\n")),
+                "{kind:?}: {said}"
+            );
         }
     }
 }
@@ -233,10 +245,18 @@ async fn eight_at_once_do_not_see_each_other() {
 async fn programs_of_the_workspace_run_by_every_name() {
     use super::ground::file_of;
     let ground = Ground::new(&[]);
-    let layer = ground.layer("tools", [file_of("bin/tool", "#!/bin/sh\necho ran\n", 0o755)]);
+    let layer = ground.layer(
+        "tools",
+        [file_of("bin/tool", "#!/bin/sh\necho ran\n", 0o755)],
+    );
     for kind in kinds() {
         let whole = ground.repo().join("bin/tool");
-        for name in [Path::new("bin/tool"), Path::new("./bin/tool"), &whole, Path::new("tool")] {
+        for name in [
+            Path::new("bin/tool"),
+            Path::new("./bin/tool"),
+            &whole,
+            Path::new("tool"),
+        ] {
             let mut workspace = ground.workspace(kind);
             workspace.layers.insert(0, layer.clone());
             let mut call = ground.call(kind, workspace, "");
@@ -262,7 +282,10 @@ async fn a_layer_that_is_not_there_is_told() {
         let outcome = ground.run_in(kind, workspace, "true").await;
         assert_eq!(outcome.verdict, Verdict::SetupFailed, "{kind:?}");
         let error = outcome.error.expect("it is told why").message;
-        assert!(error.contains("workspace: No such file"), "{kind:?}: {error}");
+        assert!(
+            error.contains("workspace: No such file"),
+            "{kind:?}: {error}"
+        );
     }
 }
 
@@ -294,8 +317,11 @@ async fn an_outcome_tells_of_the_workspace() {
             let found = outcome.in_force.mechanisms.iter();
             let found = found.clone().find(|one| one.name == name);
             let state = found.map(|one| one.state);
-            assert_eq!(state, Some(fairtrial_exec::State::Enforced), "{kind:?} {name}");
+            assert_eq!(
+                state,
+                Some(fairtrial_exec::State::Enforced),
+                "{kind:?} {name}"
+            );
         }
     }
 }
-

@@ -31,7 +31,11 @@ fn all_of_it_holds_for_a_user_without_privileges() {
     let output = Command::new("setpriv")
         .args(["--reuid=12345", "--regid=12345", "--clear-groups", "--"])
         .arg(&program)
-        .args(["workspaces::mounted", "workspaces::layers", "workspaces::attacked"])
+        .args([
+            "workspaces::mounted",
+            "workspaces::layers",
+            "workspaces::attacked",
+        ])
         .args(["--test-threads=2"])
         .env("TMPDIR", directory.path())
         .env("HOME", directory.path())
@@ -77,17 +81,38 @@ async fn an_upper_directory_that_is_not_there_is_told() {
     }
 }
 
+/// Rather than leave it without a directory of its own.
+#[tokio::test]
+async fn a_workspace_that_covers_the_scratch_directory_is_refused() {
+    let ground = Ground::new(&[("file", "base")]);
+    let kind = kinds()[0];
+    let mut workspace = ground.workspace(kind);
+    workspace.hidden.push(ground.path("spill"));
+    let refused = ground.story.try_run(ground.call(kind, workspace, "true"));
+    let error = refused.await.expect_err("it cannot run").to_string();
+    assert!(error.contains("scratch"), "{error}");
+}
+
 /// CA-42: with the launcher everything goes, and the user's tree is what it was.
 #[tokio::test]
 async fn nothing_is_left_when_the_launcher_is_killed() {
     let ground = Ground::new(&[("file", "base")]);
     let repo = census(&ground.repo());
     for kind in kinds() {
-        let mark = format!("mark-{}-{:?}-{}", std::process::id(), kind.namespace, kind.level);
+        let mark = format!(
+            "mark-{}-{:?}-{}",
+            std::process::id(),
+            kind.namespace,
+            kind.level
+        );
         let script = format!(": {mark}; echo > file; while :; do :; done");
         let mut call = ground.call(kind, ground.workspace(kind), &script);
         call.env.insert("MARK".into(), Some(mark.clone().into()));
-        let run = ground.story.backend.submit(call).expect("the engine takes it");
+        let run = ground
+            .story
+            .backend
+            .submit(call)
+            .expect("the engine takes it");
         wait_until("it runs", || !running_with(&mark).is_empty()).await;
         let launcher = launcher_of(running_with(&mark)[0]);
         let launcher = rustix::process::Pid::from_raw(launcher).expect("a pid");
@@ -101,5 +126,9 @@ async fn nothing_is_left_when_the_launcher_is_killed() {
 fn launcher_of(pid: u32) -> i32 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
-    parent.expect("it has one").trim().parse().expect("a number")
+    parent
+        .expect("it has one")
+        .trim()
+        .parse()
+        .expect("a number")
 }
