@@ -58,7 +58,8 @@ pub enum Upper {
         bytes: u64,
     },
     /// Into `upper` of an existing directory of the caller's, which keeps it: another workspace can have it as a layer.
-    /// There is no quota. Each directory is for one command.
+    /// There is no quota. Each directory is for one command. The kernel is not asked to write it out: after a crash of the
+    /// machine it may be damaged.
     Disk {
         /// Which directory. It also gets a `work`, and `shared` if something is shared copy-on-write.
         directory: PathBuf,

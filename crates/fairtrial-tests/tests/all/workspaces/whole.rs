@@ -81,6 +81,18 @@ async fn an_upper_directory_that_is_not_there_is_told() {
     }
 }
 
+/// Rather than leave it without a directory of its own.
+#[tokio::test]
+async fn a_workspace_that_covers_the_scratch_directory_is_refused() {
+    let ground = Ground::new(&[("file", "base")]);
+    let kind = kinds()[0];
+    let mut workspace = ground.workspace(kind);
+    workspace.hidden.push(ground.path("spill"));
+    let refused = ground.story.try_run(ground.call(kind, workspace, "true"));
+    let error = refused.await.expect_err("it cannot run").to_string();
+    assert!(error.contains("scratch"), "{error}");
+}
+
 /// CA-42: with the launcher everything goes, and the user's tree is what it was.
 #[tokio::test]
 async fn nothing_is_left_when_the_launcher_is_killed() {
