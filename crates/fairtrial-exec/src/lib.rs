@@ -37,6 +37,8 @@ mod local;
 #[cfg(feature = "engine")]
 mod locked_dir;
 #[cfg(feature = "engine")]
+mod machine_lock;
+#[cfg(feature = "engine")]
 mod marshal;
 #[cfg(feature = "engine")]
 mod metrics;
@@ -86,6 +88,7 @@ pub use {
     linux::process::adopt_orphans,
     listener::{Listener, Stream, Streams, Tap, TapReader},
     local::{CallHandle, Execution, LocalBackend},
+    machine_lock::{Held, Holder, LockError, MachineLock},
     metrics::{MeasuredBy, Metrics, PeakSource},
     outcome::{EncodedValue, ErrorReport, Exit, KilledBy, Outcome},
     sandbox::{
