@@ -17,6 +17,8 @@ pub mod errno;
 pub mod file_clock;
 #[cfg(feature = "engine")]
 pub mod file_io;
+#[cfg(feature = "engine")]
+pub mod file_watch;
 pub mod freeze;
 pub mod landlock;
 #[cfg(feature = "engine")]
@@ -38,6 +40,8 @@ pub mod proc_tree;
 pub mod process;
 #[cfg(feature = "engine")]
 pub(crate) mod readiness;
+#[cfg(feature = "engine")]
+pub mod record_lock;
 pub mod remove;
 pub mod seccomp;
 pub mod selftest;
@@ -51,9 +55,3 @@ pub mod tree_usage;
 pub mod user_namespace;
 pub mod wait;
 pub mod world;
-
-#[cfg(feature = "engine")]
-pub mod file_watch;
-
-#[cfg(feature = "engine")]
-pub mod record_lock;
