@@ -163,6 +163,17 @@ impl Workspace {
         places.chain(shared).chain(hidden)
     }
 
+    /// The first of its paths that is not there, of those that must be.
+    pub(crate) fn missing(&self) -> Option<&Path> {
+        let inside = |path: &Path| is_below(path, &self.at);
+        let mut paths = self.paths().filter(|(field, path)| match *field {
+            "hidden" => false,
+            "shared" => self.shared.iter().all(|shared| shared.at != *path) || !inside(path),
+            _ => true,
+        });
+        paths.find(|(_, path)| !path.exists()).map(|(_, path)| path)
+    }
+
     /// As the launcher is asked for it.
     pub(crate) fn to_tree(&self) -> Tree {
         Tree {
