@@ -1,7 +1,7 @@
 //! Every `unsafe` and every raw system call, one module per mechanism.
 
 #[cfg(feature = "engine")]
-pub(crate) mod affinity;
+pub mod affinity;
 #[cfg(feature = "engine")]
 pub mod beneath;
 pub mod cgroup;
@@ -33,6 +33,8 @@ pub mod monotonic;
 #[cfg(feature = "engine")]
 pub mod nameless;
 pub mod packet;
+#[cfg(feature = "engine")]
+pub mod perf;
 pub mod plan;
 pub mod proc_files;
 pub mod proc_status;
