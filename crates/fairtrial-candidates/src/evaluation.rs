@@ -119,8 +119,8 @@ pub struct QuarantinedCase {
 pub struct Measurement {
     /// By what sides were compared.
     pub metric: String,
-    /// The processor that measured runs had to themselves; none if they were not pinned.
-    pub pinned_to: Option<u32>,
+    /// The processors that measured runs had to themselves; none if they were not pinned.
+    pub pinned_to: Vec<usize>,
     /// Why that one, or none.
     pub pinning: String,
     /// By bench command: how often it looped, and how long it took without looping.

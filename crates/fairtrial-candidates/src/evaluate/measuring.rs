@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fairtrial_exec::{Holder, MachineLock, Outcome, Verdict};
+use fairtrial_exec::{Holder, MachineLock, Outcome, Surroundings, Verdict};
 
 use super::correctness::shown;
 use super::error::EvaluateError;
@@ -38,8 +38,10 @@ pub(crate) struct Track<'a> {
     pub(crate) benches: &'a [BenchErrand],
     /// By side; the control runs on the base's.
     pub(crate) trees: &'a HashMap<Side, Tree>,
-    /// The processor that measured runs have to themselves.
-    pub(crate) cpu: Option<u32>,
+    /// The processors that measured runs have to themselves; none if they are not pinned.
+    pub(crate) cpus: &'a [usize],
+    /// What disturbs them.
+    pub(crate) surroundings: &'a Surroundings,
     /// Processes started so far.
     pub(crate) processes: &'a AtomicU64,
 }
@@ -145,23 +147,57 @@ impl Track<'_> {
             env: Some(&bench.env),
             timeout: Some(bench.timeout),
             hash_seed,
-            cpus: self.cpu.map(|cpu| vec![cpu as usize]),
+            cpus: (!self.cpus.is_empty()).then(|| self.cpus.to_vec()),
             ..Errand::new(&command)
         };
         tree.verify()?;
         self.processes.fetch_add(1, Ordering::Relaxed);
+        let before = self.surroundings.read();
         let outcome = self
             .ground
             .execute(tree, &errand)
             .await
             .map_err(|error| error.to_string())?;
+        let disturbance = self.surroundings.read().since(&before);
         if outcome.verdict == Verdict::SetupFailed {
             let error = outcome.error.as_ref().map(|error| error.message.clone());
             return Err(error.unwrap_or_else(|| "it could not be set up".to_owned()));
         }
         let mut measured = measured(&outcome, bench.any_exit);
+        measured.steal_s = disturbance.steal_s;
+        measured.pressure_s = disturbance.pressure_s;
         measured.tree_hash = Some(tree.hash.clone());
         Ok(measured)
+    }
+
+    /// How many processors a bench command keeps busy on the base.
+    pub(crate) async fn busy_cpus(
+        &self,
+        bench: &BenchErrand,
+        audience: &Audience,
+    ) -> Result<f64, EvaluateError> {
+        let waits = |holder: Holder| {
+            audience.tell(Event::LockWait {
+                holder: shown(&holder),
+            })
+        };
+        let held = self.lock.exclusive("calibration", waits).await;
+        let _held = held.map_err(EvaluateError::attempting("measuring"))?;
+        let ran = self
+            .run_once(bench, &self.trees[&Side::Base], bench.loops, 0)
+            .await;
+        let ran = ran.map_err(EvaluateError::Failed)?;
+        if let Some(why) = ran.failed {
+            let name = &bench.name;
+            return Err(EvaluateError::Baseline(format!(
+                "bench command `{name}` failed in the base: {why}"
+            )));
+        }
+        let share = ran
+            .cpu_s()
+            .zip(ran.wall_s)
+            .map(|(cpu_s, wall_s)| cpu_s / wall_s.max(1e-9));
+        Ok(share.unwrap_or(0.0))
     }
 
     /// How often a bench command is to loop so that a run takes long enough to be measured and no longer (CA-64).

@@ -4,7 +4,10 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use fairtrial_exec::{Pin, Pinning, Surroundings, Usable, keep_off};
+
 use super::baseline::unusable;
+use super::correctness::Checking;
 use super::error::EvaluateError;
 use super::event::{Event, State};
 use super::field::Field;
@@ -17,7 +20,7 @@ use crate::evaluation::BenchFacts;
 use crate::measure::{
     self, Entrant, Metric, Placing, Race, Recorded, Report, Settings, Side, Tally,
 };
-use crate::spec::{Bench, Loops, Spec};
+use crate::spec::{self, Bench, Loops, Spec};
 
 /// All races of an evaluation.
 #[derive(Debug)]
@@ -35,8 +38,10 @@ pub(crate) struct Races {
     pub(crate) tally: Tally,
     /// The trees of those who are measured, and of the base.
     trees: HashMap<Side, Tree>,
-    pub(crate) cpu: Option<u32>,
-    pub(crate) pinning: String,
+    pin: Pin,
+    /// Where measured processes run.
+    pub(crate) pinning: Option<Pinning>,
+    surroundings: Surroundings,
 }
 
 impl Races {
@@ -62,8 +67,13 @@ impl Races {
             rounds: 0,
             tally: Tally::default(),
             trees: HashMap::from([(Side::Base, base)]),
-            cpu: None,
-            pinning: "not pinned".to_owned(),
+            pin: match &spec.measure.pin {
+                spec::Pin::Auto => Pin::Auto,
+                spec::Pin::Off => Pin::Off,
+                spec::Pin::Cpus(cpus) => Pin::Cpus(cpus.iter().map(|cpu| *cpu as usize).collect()),
+            },
+            pinning: None,
+            surroundings: Surroundings::of(&[]),
         }))
     }
 
@@ -105,14 +115,8 @@ impl Races {
             tell(scene, field, &entrant.id, State::Racing, None);
         }
         let checking = Arc::clone(&scene.checking);
-        let track = Track {
-            ground: &checking.ground,
-            lock: &checking.lock,
-            benches: &self.commands,
-            trees: &self.trees,
-            cpu: self.cpu,
-            processes: &checking.processes,
-        };
+        let track = self.track(&checking);
+        let _kept_off = self.pinning.as_ref().map(keep_off);
         let misfortunes = track.run(&mut race, &mut scene.telling).await?;
         let report = race.report();
         for placing in &report.ranking {
@@ -252,15 +256,9 @@ impl Races {
                 },
                 None => {
                     let checking = Arc::clone(&scene.checking);
-                    let track = Track {
-                        ground: &checking.ground,
-                        lock: &checking.lock,
-                        benches: &self.commands,
-                        trees: &self.trees,
-                        cpu: self.cpu,
-                        processes: &checking.processes,
-                    };
-                    track.calibrate(command, &scene.telling.audience).await?
+                    self.track(&checking)
+                        .calibrate(command, &scene.telling.audience)
+                        .await?
                 }
             };
             scene.telling.keep(&Record::Calibrated {
@@ -270,7 +268,48 @@ impl Races {
             self.commands[number].loops = facts.loops.and_then(|loops| u32::try_from(loops).ok());
             self.facts.insert(name, facts);
         }
+        self.choose_processors(scene).await
+    }
+
+    /// Decides where measured processes run (CA-73).
+    async fn choose_processors(&mut self, scene: &Scene) -> Result<(), EvaluateError> {
+        let mut busiest = 0.0_f64;
+        for command in &self.commands {
+            let busy = self
+                .track(&scene.checking)
+                .busy_cpus(command, &scene.telling.audience)
+                .await?;
+            busiest = busiest.max(busy);
+        }
+        let pinning = Pinning::choose(&self.pin, &Usable::now(), busiest);
+        let pinning = pinning.map_err(|error| EvaluateError::Failed(error.to_string()))?;
+        self.surroundings = Surroundings::of(measured_on(Some(&pinning)));
+        self.pinning = Some(pinning);
         Ok(())
+    }
+
+    fn track<'a>(&'a self, checking: &'a Checking) -> Track<'a> {
+        Track {
+            ground: &checking.ground,
+            lock: &checking.lock,
+            benches: &self.commands,
+            trees: &self.trees,
+            cpus: measured_on(self.pinning.as_ref()),
+            surroundings: &self.surroundings,
+            processes: &checking.processes,
+        }
+    }
+
+    /// The processors that measured processes have to themselves.
+    pub(crate) fn cpus(&self) -> &[usize] {
+        measured_on(self.pinning.as_ref())
+    }
+}
+
+fn measured_on(pinning: Option<&Pinning>) -> &[usize] {
+    match pinning {
+        Some(Pinning::On { measuring, .. }) => measuring,
+        _ => &[],
     }
 }
 

@@ -71,8 +71,11 @@ fn baseline(baseline: &Baseline, runs: u32) -> BaselineFacts {
 fn measurement(races: &Races) -> Measurement {
     Measurement {
         metric: races.metric().to_string(),
-        pinned_to: races.cpu,
-        pinning: races.pinning.clone(),
+        pinned_to: races.cpus().to_vec(),
+        pinning: races
+            .pinning
+            .as_ref()
+            .map_or_else(String::new, ToString::to_string),
         benches: races.facts.clone(),
         rounds: races.rounds,
         runs: races.tally.runs,

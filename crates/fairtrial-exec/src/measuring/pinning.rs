@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Mutex;
 
 use rustix::process::Pid;
 
@@ -169,6 +170,23 @@ impl fmt::Display for WhyNotPinned {
     }
 }
 
+/// Processors that this process keeps off just now, one entry per [`KeptOff`]: calls may still be given them.
+static KEPT_FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// The processors that calls may be given: those of this thread, and those that it keeps off for their sake.
+pub(crate) fn for_calls() -> Vec<usize> {
+    let mut cpus = affinity::allowed();
+    cpus.extend(
+        KEPT_FREE
+            .lock()
+            .expect("nothing panics under the lock")
+            .iter(),
+    );
+    cpus.sort_unstable();
+    cpus.dedup();
+    cpus
+}
+
 /// As long as it is held, engine and launchers stay off the processors that are measured on; then all is as before.
 ///
 /// What a launcher starts inherits that: the measured process has to be given its own processors when it is started.
@@ -178,6 +196,7 @@ pub struct KeptOff {
     /// Every thread that was moved, with what it had.
     moved: Vec<(Pid, Vec<usize>)>,
     others: Vec<usize>,
+    free: Vec<usize>,
 }
 
 /// Moves every thread of this process, and of the launchers it started, off the processors that are measured on. Threads
@@ -186,14 +205,19 @@ pub fn keep_off(pinning: &Pinning) -> KeptOff {
     let mut kept = KeptOff {
         moved: Vec::new(),
         others: Vec::new(),
+        free: Vec::new(),
     };
-    let Pinning::On { others, .. } = pinning else {
+    let Pinning::On { others, measuring } = pinning else {
         return kept;
     };
     if others.is_empty() {
         return kept;
     }
     kept.others.clone_from(others);
+    kept.free.clone_from(measuring);
+    let mut all_free = KEPT_FREE.lock().expect("nothing panics under the lock");
+    all_free.extend(measuring);
+    drop(all_free);
     for thread in our_threads() {
         let Ok(had) = affinity::of(Some(thread)) else {
             continue; // it ended
@@ -219,6 +243,13 @@ pub fn keep_off(pinning: &Pinning) -> KeptOff {
 
 impl Drop for KeptOff {
     fn drop(&mut self) {
+        let mut all_free = KEPT_FREE.lock().expect("nothing panics under the lock");
+        for cpu in &self.free {
+            if let Some(place) = all_free.iter().position(|free| free == cpu) {
+                all_free.swap_remove(place);
+            }
+        }
+        drop(all_free);
         let Some((_, usual)) = self.moved.first() else {
             return;
         };
