@@ -1,6 +1,7 @@
 //! Candidates against a repository: what each changes, whether that is right, and how fast it is.
 //!
-//! Makes no call to the operating system: it is handed what it reads, says what is to be run, and is told what came of it.
+//! [`stage`], [`measure`] and the [`search::Search`] make no call to the operating system: they are handed what they read,
+//! say what is to be run or asked, and are told what came of it.
 
 pub mod measure;
 pub mod search;
