@@ -202,6 +202,11 @@ impl Driver {
                         process.send(line);
                     }
                 }
+                Action::StopReading => {
+                    if let Some(process) = &mut self.process {
+                        process.stop_reading();
+                    }
+                }
                 Action::Kill => {
                     if let Some(process) = &self.process {
                         process.kill();

@@ -98,6 +98,11 @@ impl Process {
         self.execution.cancel();
     }
 
+    /// What it writes from now on is dropped.
+    pub(super) fn stop_reading(&mut self) {
+        self.output.close();
+    }
+
     pub(super) async fn output(&mut self) -> Output {
         self.output.recv().await.unwrap_or(Output::Ended)
     }

@@ -40,6 +40,8 @@ pub(super) enum Event {
 pub(super) enum Action {
     Start,
     Send(Arc<[u8]>),
+    /// Reads no more of what it writes.
+    StopReading,
     Kill,
     Resolve(RequestId, Result<Answer, Failure>),
     Tell(News),
@@ -111,7 +113,7 @@ impl Supervisor {
         match event {
             Event::Asked { id, line } => self.asked(id, line, now),
             Event::GivenUp(id) => self.give_up(id),
-            Event::Line(line) => self.read(&line),
+            Event::Line(line) => self.read(&line, now),
             Event::TooLong { beginning, bytes } => {
                 let problem = format!("has {bytes} bytes or more, more than 16 MiB");
                 self.stray(Malformed::of_part(
@@ -120,7 +122,7 @@ impl Supervisor {
                     bytes,
                     &self.secrets,
                 ));
-                self.kill("wrote a line of more than 16 MiB");
+                self.stop_flood("wrote a line of more than 16 MiB");
             }
             Event::Ended(how) => self.ended(how, now),
             Event::TimePassed => {
@@ -206,6 +208,12 @@ impl Supervisor {
         }
     }
 
+    /// It may write faster than anybody can read.
+    fn stop_flood(&mut self, why: &str) {
+        self.actions.push_back(Action::StopReading);
+        self.kill(why);
+    }
+
     /// Requests that two processes did not answer are lost; the others are sent again.
     fn ended(&mut self, how: String, now: Instant) {
         let trouble = match std::mem::replace(&mut self.process, Process::Absent) {
@@ -229,25 +237,18 @@ impl Supervisor {
         }
     }
 
-    fn read(&mut self, line: &[u8]) {
-        if self.floods() {
-            return; // it is being killed for it, and nothing it says is worth reading
-        }
+    fn read(&mut self, line: &[u8], now: Instant) {
         self.bytes += line.len() + 1;
         match line.trim_ascii() {
             [] => self.strays += 1,
-            line => self.hear(line),
+            line => self.hear(line, now),
         }
-        if self.floods() {
-            self.kill("wrote far more than it was asked for");
+        if self.bytes > MOST_BYTES || self.strays > MOST_STRAYS {
+            self.stop_flood("wrote far more than it was asked for");
         }
     }
 
-    fn floods(&self) -> bool {
-        self.bytes > MOST_BYTES || self.strays > MOST_STRAYS
-    }
-
-    fn hear(&mut self, line: &[u8]) {
+    fn hear(&mut self, line: &[u8], now: Instant) {
         let Said { id, what } = wire::read(line, &self.secrets);
         let Some(text) = id else {
             let malformed = what.err().and_then(|failure| failure.malformed);
@@ -257,6 +258,7 @@ impl Supervisor {
             Ok(id) if self.open.remove(&id).is_some() => {
                 self.answered.insert(id);
                 (self.bytes, self.strays) = (0, 0);
+                self.extend_deadlines(now);
                 return self.actions.push_back(Action::Resolve(id, what));
             }
             Ok(id) if self.given_up.remove(&id) => {
@@ -270,9 +272,24 @@ impl Supervisor {
         self.stray(Malformed::new(problem, line, &self.secrets));
     }
 
+    /// Who answers does not hang: it may take one request after the other.
+    fn extend_deadlines(&mut self, now: Instant) {
+        for open in self
+            .open
+            .values_mut()
+            .filter(|open| open.deadline.is_some())
+        {
+            open.deadline = Some(now + self.timeout);
+        }
+    }
+
     fn stray(&mut self, malformed: Malformed) {
         self.strays += 1;
-        self.actions.push_back(Action::Tell(News::Stray(malformed)));
+        // What comes after a flood was noticed is more of the same.
+        if self.strays <= MOST_STRAYS + 1 {
+            let news = News::Stray(malformed);
+            self.actions.push_back(Action::Tell(news));
+        }
     }
 }
 
@@ -469,6 +486,18 @@ mod tests {
         assert_eq!(stage.supervisor.wake_at(), Some(stage.now + TIMEOUT));
     }
 
+    /// CA-87: `concurrency` requests are open at once, and a plain loop over lines takes them in turn.
+    #[test]
+    fn who_answers_one_request_after_the_other_does_not_hang() {
+        let mut stage = Stage::new(3);
+        (1..=3).for_each(|number| _ = stage.ask(number));
+        for number in 1..=3 {
+            stage.now += TIMEOUT * 9 / 10;
+            assert!(stage.step(Event::TimePassed).is_empty());
+            assert_eq!(resolved(&stage.say(&answer(number))).len(), 1);
+        }
+    }
+
     /// CA-87
     #[test]
     fn who_floods_is_killed() {
@@ -486,15 +515,12 @@ mod tests {
         };
         let actions = stage.step(too_long);
         assert_eq!(strays(&actions).len(), 1);
-        assert_eq!(actions[1], Action::Kill);
+        assert_eq!(actions[1..], [Action::StopReading, Action::Kill]);
         let mut stage = Stage::new(3);
         stage.ask(1);
         let blank = " ".repeat(MOST_BYTES);
-        assert_eq!(
-            stage.say(&blank),
-            [Action::Kill],
-            "blank lines are a flood, too"
-        );
+        let stopped = [Action::StopReading, Action::Kill];
+        assert_eq!(stage.say(&blank), stopped, "blanks are a flood, too");
     }
 
     #[test]

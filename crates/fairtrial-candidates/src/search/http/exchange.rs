@@ -66,6 +66,8 @@ impl Server {
             .http_status_as_error(false)
             // A key goes to the server that was named, and nowhere else.
             .max_redirects(0)
+            // Requests are minutes apart: a kept connection would be closed when it is needed.
+            .max_idle_connections(0)
             .max_redirects_will_error(false)
             .user_agent(concat!("fairtrial/", env!("CARGO_PKG_VERSION")))
             .accept("application/json");

@@ -248,6 +248,17 @@ async fn a_server_that_is_not_there_is_a_network_error() {
     assert!(failure.message.ends_with("tried 3 times"), "{failure}");
 }
 
+/// CA-85
+#[tokio::test]
+async fn who_does_not_speak_tls_is_a_network_error() {
+    let server = TestServer::new(vec![completion()]);
+    let failure = asked(settings(&server.url().replace("http:", "https:"))).await;
+    let failure = failure.expect_err("no answer");
+    assert_eq!(failure.kind, FailureKind::Lost);
+    assert!(failure.message.ends_with("tried 3 times"), "{failure}");
+    assert!(server.heard().is_empty(), "no key is sent in the clear");
+}
+
 /// CA-41: nobody waits for what was given up.
 #[tokio::test]
 async fn a_question_can_be_given_up() {
