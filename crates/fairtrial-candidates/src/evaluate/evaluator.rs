@@ -15,7 +15,7 @@ use super::error::EvaluateError;
 use super::event::Event;
 use super::field::Field;
 use super::outputs::write_report;
-use super::prepare::{Places, Reception, Tools, base_of, given, list, protect};
+use super::prepare::{Places, Reception, Tools, base_of, freeze, given, list, protect};
 use super::racing::Races;
 use super::scene::{Scene, directory, facts};
 use super::standing;
@@ -86,9 +86,11 @@ impl Evaluator {
         let root = self.store.workspace_dir()?;
         let room = directory(root.path(), "room")?;
         let listing = list(&self.spec, &places, &self.tools, &room).await?;
-        let base = base_of(&listing.root, &listing);
+        // In a store of its own, which goes with the room: ids are those of the evaluation, and no file is left.
+        let frozen = freeze(&Store::at(root.path().join("store")), &listing).await?;
+        let base = base_of(frozen.path(), &listing);
         let terms = Terms {
-            base_hash: String::new(),
+            base_hash: frozen.hash().to_owned(),
             protect: protect(&self.spec)?,
         };
         let reception = Reception {
@@ -101,7 +103,7 @@ impl Evaluator {
         let warnings = listing.warnings.iter().cloned().chain(warning).collect();
         Ok(Checklist::new(
             &self.spec,
-            facts(&listing, ""),
+            facts(&listing, frozen.hash()),
             &field,
             warnings,
         ))
