@@ -184,13 +184,7 @@ impl Evaluator {
         let holds = fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_some());
         let journal = output.join(JOURNAL);
         match (resume, holds) {
-            (false, true) => {
-                let hint = "go on with it by --resume, or name another directory";
-                return Err(EvaluateError::Invalid(format!(
-                    "`{}` is not empty ({hint})",
-                    output.display()
-                )));
-            }
+            (false, true) => return Err(EvaluateError::NotEmpty(output.to_owned())),
             (true, _) if journal.exists() => {}
             _ => return Ok(Past::default()),
         }

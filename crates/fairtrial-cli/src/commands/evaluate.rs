@@ -6,7 +6,7 @@ mod table;
 use std::io::{self, Write};
 
 use fairtrial_candidates::spec::{Invalid, Spec, SpecPath};
-use fairtrial_candidates::{Checklist, EvaluateError, EvaluationReport, Evaluator, FailureKind};
+use fairtrial_candidates::{Checklist, EvaluateError, EvaluationReport, Evaluator};
 use tokio::sync::mpsc;
 
 use crate::args::EvaluateArgs;
@@ -87,21 +87,16 @@ async fn interrupted<T>(
 fn failure(error: EvaluateError) -> Failure {
     match error {
         EvaluateError::Invalid(problem) => Failure::Usage(problem),
+        error @ EvaluateError::NotEmpty(_) => Failure::Usage(error.to_string()),
         EvaluateError::Engine(error) => error.into(),
         error => Failure::attempting("the evaluation failed")(error.to_string()),
     }
 }
 
 fn exit_code(report: &EvaluationReport) -> ExitCode {
-    let mut failures = report
-        .evaluations
-        .iter()
-        .filter_map(|one| one.failure.as_ref());
     if report.any_correct() {
         ExitCode::AllWell
-    } else if !report.evaluations.is_empty()
-        && failures.all(|failure| failure.kind == FailureKind::Infra)
-    {
+    } else if report.only_infra().is_some() {
         ExitCode::EngineFailed
     } else {
         ExitCode::CallFailed
