@@ -162,7 +162,8 @@ impl Pool {
                 let missing = dispatch.call.workspace.as_ref();
                 let missing = missing.filter(|_| step == Step::Tree && errno == libc::ENOENT);
                 let missing = missing.and_then(|workspace| workspace.missing());
-                let which = missing.map_or_else(String::new, |path| format!(" `{}`", path.display()));
+                let which =
+                    missing.map_or_else(String::new, |path| format!(" `{}`", path.display()));
                 let step = step.name();
                 let report = setup_error(format!("cannot confine it: {step}{which}: {problem}"));
                 self.resolve_unstarted(dispatch, Verdict::SetupFailed, report);
