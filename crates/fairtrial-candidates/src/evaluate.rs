@@ -1,9 +1,11 @@
 //! An evaluation from its file to its report. Starts processes through the engine alone, and prints nothing.
 
+mod asking;
 mod base;
 mod baseline;
 mod checklist;
 mod correctness;
+mod course;
 mod error;
 mod evaluator;
 mod event;
@@ -11,7 +13,9 @@ mod field;
 mod git;
 mod ground;
 mod journal;
+mod judging;
 mod layers;
+mod logs;
 mod machine;
 mod measuring;
 mod outputs;
@@ -22,10 +26,11 @@ mod racing;
 mod record;
 mod repository;
 mod scene;
+mod slots;
 mod sources;
 mod standing;
 mod telling;
-mod trials;
+mod worktrees;
 
 pub use checklist::Checklist;
 pub use error::EvaluateError;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::cases::{Failure, FailureKind, Unsteady};
 use crate::evaluate::State;
 use crate::measure::{Confirmation, Judgement};
+use crate::search::Ledger;
 use crate::stage::{DiffSize, Origin};
 
 /// Of the layout of [`EvaluationReport`].
@@ -38,8 +39,8 @@ pub struct EvaluationReport {
     pub winner: Option<String>,
     /// What was measured on which terms; none if nothing was.
     pub measurement: Option<Measurement>,
-    /// What proposers were asked and answered.
-    pub proposals: Vec<Value>,
+    /// What proposers were asked and answered; none without a search.
+    pub proposals: Option<Ledger>,
     /// What each phase took.
     pub costs: Costs,
     /// What people should know.
@@ -118,12 +119,14 @@ pub struct QuarantinedCase {
 pub struct Measurement {
     /// By what sides were compared.
     pub metric: String,
-    /// The processor that measured runs had to themselves; none if they were not pinned.
-    pub pinned_to: Option<u32>,
+    /// The processors that measured runs had to themselves; none if they were not pinned.
+    pub pinned_to: Vec<usize>,
     /// Why that one, or none.
     pub pinning: String,
     /// By bench command: how often it looped, and how long it took without looping.
     pub benches: BTreeMap<String, BenchFacts>,
+    /// Races.
+    pub rounds: u32,
     /// Runs, repeats and calibration included.
     pub runs: u64,
     /// Whole blocks.

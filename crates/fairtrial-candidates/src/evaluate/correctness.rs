@@ -5,12 +5,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fairtrial_exec::{Holder, MachineLock, Outcome, UpperDir, Verdict};
+use fairtrial_exec::{ChangeKind, Holder, MachineLock, Verdict};
 use serde::{Deserialize, Serialize};
 
 use super::event::Event;
-use super::ground::{Errand, Ground, TEST_HASH_SEED, Tree};
+use super::ground::{CASES_FILE, Errand, Ground, Ran, TEST_HASH_SEED, Tree};
 use super::layers::Layers;
+use super::logs::file_name;
 use super::telling::Audience;
 use crate::cases::{
     Baseline, CallEnd, CallSummary, Comparison, Failure, FailureKind, Left, MOST_RESULT_BYTES,
@@ -20,9 +21,6 @@ use crate::cases::{
 use crate::evaluation::CaseCounts;
 use crate::spec::{Build, ResultsKind, TestCommand};
 use crate::stage::{Protect, Staged, TreePath};
-
-/// Where the plug-in's lines go: in the tree, whose changes are looked at afterwards.
-const CASES_FILE: &str = ".fairtrial-cases.jsonl";
 
 /// How often the engine's own failure is forgiven (CA-56).
 const RETRIES: u32 = 2;
@@ -39,6 +37,10 @@ pub(crate) struct Checking {
     pub(crate) plugin: PathBuf,
     /// Where what builds write is kept.
     pub(crate) built: PathBuf,
+    /// Where all that commands write to their streams is kept.
+    pub(crate) logs: PathBuf,
+    /// Where what judges look at is put.
+    pub(crate) judged: PathBuf,
     pub(crate) audience: Audience,
     /// Processes started so far.
     pub(crate) processes: AtomicU64,
@@ -130,25 +132,31 @@ impl Checking {
         let errand = Errand {
             timeout: Some(build.timeout),
             kept_in: Some(kept.clone()),
+            log: Some(self.logs.join(&tree.name).join("build")),
             ..Errand::new(&build.command)
         };
-        let outcome = self.run(&tree, &errand, "build").await?;
-        let end = CallEnd::of(&outcome);
+        let ran = self.run(&tree, &errand, "build").await?;
+        let (outcome, end) = (&ran.outcome, CallEnd::of(&ran.outcome));
         if outcome.verdict != Verdict::Ok {
             let kind = match outcome.verdict {
                 Verdict::SetupFailed => FailureKind::Infra,
                 _ => FailureKind::BuildFailed,
             };
             let failure = Failure::new(kind, format!("build: {}", end.described()));
-            return Err(failure.shown_by(self.summary("build", end, &outcome)));
+            return Err(failure.shown_by(self.summary("build", end, &ran)));
         }
-        tree.layers.insert(0, kept.join("upper"));
-        tree.built = Some(kept);
+        if ran.copy().is_some() {
+            let frozen = self.layers.freeze_copy(ran, name).await;
+            tree.frozen = Some(frozen.map_err(|error| Failure::of_engine(&error))?);
+        } else {
+            tree.layers.insert(0, kept.join("upper"));
+            tree.built = Some(kept);
+        }
         Ok(tree)
     }
 
-    fn summary(&self, of: &str, end: CallEnd, outcome: &Outcome) -> CallSummary {
-        let paths = self.paths();
+    fn summary(&self, of: &str, end: CallEnd, ran: &Ran) -> CallSummary {
+        let (paths, outcome) = (self.paths(ran), &ran.outcome);
         CallSummary {
             of: of.to_owned(),
             end,
@@ -157,56 +165,58 @@ impl Checking {
         }
     }
 
-    /// Runs a test command on a tree.
+    /// Runs a test command on a tree, and its judge if it has one.
     pub(crate) async fn test(
         &self,
         tree: &Tree,
         test: &TestCommand,
     ) -> Result<Tested, Box<Failure>> {
-        let outcome = self.run(tree, &self.errand(test), &test.name).await?;
-        let paths = self.paths();
-        let (test_name, results_file) = (test.name.clone(), results_file(test));
-        let protect = self.protect.clone();
-        let kind = test.results;
+        if let Some(judge) = &test.judge {
+            return self.judged(tree, test, judge).await;
+        }
+        let ran = self.run(tree, &self.errand(test, tree), &test.name).await?;
+        self.read(ran, test, Trust::InProcess).await
+    }
+
+    /// What a command left: its results, and which protected paths it touched.
+    pub(super) async fn read(
+        &self,
+        ran: Ran,
+        test: &TestCommand,
+        trust: Trust,
+    ) -> Result<Tested, Box<Failure>> {
+        let (paths, protect) = (self.paths(&ran), self.protect.clone());
+        let (name, kind, file) = (test.name.clone(), test.results, results_file(test));
         let read = move || -> std::io::Result<Tested> {
-            let file = match (&results_file, &outcome.upper) {
-                (Some(place), Some(upper)) => Some(upper.read(place, MOST_RESULT_BYTES)),
-                _ => None,
-            };
-            let (bytes, too_large) = match file {
-                Some(Err(error)) if error.kind() == std::io::ErrorKind::FileTooLarge => {
-                    (None, true)
-                }
-                Some(read) => (read?, false),
-                None => (None, false),
+            let outcome = &ran.outcome;
+            let found = file
+                .as_ref()
+                .map_or(Ok(None), |file| ran.read(file, MOST_RESULT_BYTES));
+            let (bytes, is_too_large) = match found {
+                Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => (None, true),
+                found => (found?, false),
             };
             let left = Left {
-                test: &test_name,
-                trust: Trust::InProcess,
-                end: CallEnd::of(&outcome),
+                test: &name,
+                trust,
+                end: CallEnd::of(outcome),
                 file: match &bytes {
                     Some(bytes) => ResultsFile::Bytes(bytes),
-                    None if too_large => ResultsFile::TooLarge,
+                    None if is_too_large => ResultsFile::TooLarge,
                     None => ResultsFile::Absent,
                 },
                 stdout: Output::of_captured(&outcome.stdout, &paths),
                 stderr: Output::of_captured(&outcome.stderr, &paths),
             };
-            let touched = match &outcome.upper {
-                Some(upper) => touched(upper, &protect)?,
-                None => BTreeSet::new(),
-            };
             Ok(Tested {
                 results: read_results(kind, left, &paths),
-                touched,
+                touched: touched(&ran, &protect)?,
             })
         };
-        let read = tokio::task::spawn_blocking(read).await;
-        let read = read.map_err(|error| Failure::of_engine(&error))?;
-        Ok(read.map_err(|error| Failure::of_engine(&error))?)
+        Ok(aside(read).await?)
     }
 
-    fn errand<'t>(&self, test: &'t TestCommand) -> Errand<'t> {
+    pub(super) fn errand<'t>(&self, test: &'t TestCommand, tree: &Tree) -> Errand<'t> {
         let own_env = match test.results {
             ResultsKind::Pytest => {
                 let (directory, results) = (
@@ -231,13 +241,19 @@ impl Checking {
             own_env,
             timeout: Some(test.timeout),
             hash_seed: TEST_HASH_SEED,
+            log: Some(self.logs.join(&tree.name).join(file_name(&test.name))),
             ..Errand::new(&test.command)
         }
     }
 
     /// Runs a command, beside other tests but never beside a measurement (CA-61). The engine's own failures are forgiven a
     /// few times, and never the candidate's.
-    async fn run(&self, tree: &Tree, errand: &Errand<'_>, label: &str) -> Result<Outcome, Failure> {
+    pub(super) async fn run(
+        &self,
+        tree: &Tree,
+        errand: &Errand<'_>,
+        label: &str,
+    ) -> Result<Ran, Failure> {
         let mut tries = 0;
         loop {
             let audience = self.audience.clone();
@@ -252,7 +268,7 @@ impl Checking {
             let ran = self.ground.execute(tree, errand).await;
             drop(held);
             match ran {
-                Ok(outcome) => return Ok(outcome),
+                Ok(ran) => return Ok(ran),
                 Err(_) if tries < RETRIES => tries += 1,
                 Err(error) => return Err(Failure::of_engine(&error)),
             }
@@ -260,10 +276,20 @@ impl Checking {
     }
 
     /// What differs between sides and says nothing about them.
-    fn paths(&self) -> Paths {
-        let pairs = [(&self.ground.home, "<home>"), (&self.ground.at, "<repo>")];
+    fn paths(&self, ran: &Ran) -> Paths {
+        let (at, home) = ran.copy().unwrap_or((&self.ground.at, &self.ground.home));
+        let pairs = [(home, "<home>"), (at, "<repo>")];
         Paths::new(pairs.map(|(path, word)| (path.to_string_lossy().into_owned(), word)))
     }
+}
+
+/// Does what blocks, where it holds nobody up.
+pub(super) async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let done = done.map_err(std::io::Error::other).flatten();
+    done.map_err(|error| Failure::of_engine(&error))
 }
 
 /// Who is in the way, for people.
@@ -290,25 +316,25 @@ fn results_file(test: &TestCommand) -> Option<PathBuf> {
         ResultsKind::Exit => None,
         ResultsKind::Pytest => Some(CASES_FILE.into()),
         ResultsKind::Junit => {
-            let place = test.junit_path.as_ref()?.as_bytes();
-            Some(std::ffi::OsStr::from_bytes(place).into())
+            let place =
+                |path: &TreePath| PathBuf::from(std::ffi::OsStr::from_bytes(path.as_bytes()));
+            let cwd = test.cwd.as_ref().map(place).unwrap_or_default();
+            Some(cwd.join(place(test.junit_path.as_ref()?)))
         }
     }
 }
 
 /// Protected paths that were changed (CA-58).
-fn touched(upper: &UpperDir, protect: &Protect) -> std::io::Result<BTreeSet<String>> {
-    use fairtrial_exec::ChangeKind;
+pub(super) fn touched(ran: &Ran, protect: &Protect) -> std::io::Result<BTreeSet<String>> {
     use std::os::unix::ffi::OsStrExt;
+    let in_tree = |path: &Path| TreePath::new(path.as_os_str().as_bytes()).ok();
+    let is_protected =
+        |path: &Path| in_tree(path).is_some_and(|path| protect.covering(&path).is_some());
     let mut touched = BTreeSet::new();
-    upper.visit(|path, kind| {
+    ran.visit(is_protected, |path, kind| {
         // That a directory is there says nothing; what is in it does.
-        let is_content = !matches!(kind, ChangeKind::Directory);
-        let Ok(path) = TreePath::new(path.as_os_str().as_bytes()) else {
-            return;
-        };
-        if is_content && protect.covering(&path).is_some() {
-            touched.insert(path.to_string());
+        if kind != ChangeKind::Directory {
+            touched.extend(in_tree(path).map(|path| path.to_string()));
         }
     })?;
     Ok(touched)

@@ -19,7 +19,7 @@ use super::ledger::{Fate, Found, Ledger, Record, Stray};
 use super::settings::Settings;
 use crate::measure::Report;
 use crate::stage::{Given, Origin, Place};
-use requested::{Requested, Standing};
+use requested::{Held, Requested, Standing};
 use rules::Wanted;
 
 /// What a search is told once.
@@ -74,6 +74,19 @@ pub enum Step {
 ///
 /// Tell it what happens; after each time send what [`Search::next_ask`] gives, try what [`Search::next_proposal`] gives,
 /// and write down what [`Search::take_records`] gives before it counts.
+///
+/// ```
+/// use fairtrial_candidates::search::{Answer, Checked, Found, Search, Settings, Step, Terms};
+///
+/// let mut search = Search::new(Settings::default(), Terms { races: true, shares_cpus: false });
+/// let found = Found::Failed { kind: "mismatch".to_owned(), differing: 1, cases: 10 };
+/// search.checked(Checked { id: "c-91ab03".to_owned(), parent: None, generation: 1, found });
+/// let ask = search.next_ask().expect("a repair");
+/// assert_eq!(search.step(false), Step::Await);
+/// search.answered(ask.id, Answer::default());
+/// assert_eq!(search.step(false), Step::Over);
+/// assert_eq!(search.ledger().answered, 1);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Search {
     settings: Settings,
@@ -207,17 +220,18 @@ impl Search {
 
     /// No answer came.
     pub fn failed(&mut self, request: RequestId, failure: Failure) {
+        if !self.is_open(request) {
+            return; // a proposer that is closed at the end did not die of it
+        }
         if failure.kind == FailureKind::ProposerDead {
             return self.proposer_dead(&failure.message);
         }
         let at_s = self.at_s();
-        if self.is_open(request) {
-            self.take(Record::Failed {
-                request,
-                at_s,
-                failure,
-            });
-        }
+        self.take(Record::Failed {
+            request,
+            at_s,
+            failure,
+        });
     }
 
     /// The proposer said something that belongs to no request.
@@ -304,9 +318,36 @@ impl Search {
         let origin = request.ask.kind.origin();
         let held = &mut request.proposals[id.index];
         held.fate = Fate::Running;
+        let held = held.clone();
+        Some(self.proposal(id, origin, &held))
+    }
+
+    /// Proposed candidates that an earlier process settled, in their order: for whoever keeps the candidates themselves.
+    #[must_use]
+    pub fn settled(&self) -> Vec<Proposal> {
+        let all = self.requests.iter().flat_map(|request| {
+            let numbered = request.proposals.iter().enumerate();
+            numbered.map(move |(index, held)| (request, index, held))
+        });
+        let settled = all.filter(|(_, _, held)| {
+            matches!(held.fate, Fate::Evaluated { .. } | Fate::Duplicate { .. })
+        });
+        settled
+            .map(|(request, index, held)| {
+                let request_id = request.ask.id;
+                let id = ProposalId {
+                    request: request_id,
+                    index,
+                };
+                self.proposal(id, request.ask.kind.origin(), held)
+            })
+            .collect()
+    }
+
+    fn proposal(&self, id: ProposalId, origin: Origin, held: &Held) -> Proposal {
         let note = held.proposed.note.clone();
         let meta = note.map(|note| Map::from_iter([("note".to_owned(), Value::from(note))]));
-        Some(Proposal {
+        Proposal {
             id,
             origin,
             generation: self.family.generation(&held.parent) + 1,
@@ -317,7 +358,7 @@ impl Search {
                 parent: Some(held.parent.clone()),
                 meta,
             },
-        })
+        }
     }
 
     /// What is to be done now. `busy` says whether given candidates wait for phase 1, or anybody is in it.

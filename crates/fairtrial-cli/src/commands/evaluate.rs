@@ -4,7 +4,6 @@ mod progress;
 mod table;
 
 use std::io::{self, Write};
-use std::path::Path;
 
 use fairtrial_candidates::spec::{Invalid, Spec, SpecPath};
 use fairtrial_candidates::{Checklist, EvaluateError, EvaluationReport, Evaluator};
@@ -53,6 +52,9 @@ fn spec(args: &EvaluateArgs) -> Result<Spec, Failure> {
     let mut spec = Spec::load(&args.file).map_err(invalid)?;
     if let Some(fault) = spec.missing_proposer() {
         return Err(Failure::Usage(fault.to_string()));
+    }
+    if let Some(sandbox) = engine::default_sandbox()?.filter(|_| !spec.places.is_given("sandbox")) {
+        spec.sandbox = sandbox;
     }
     if let Some(jobs) = args.jobs {
         spec.parallel = Some(u32::try_from(jobs).unwrap_or(u32::MAX));
@@ -134,9 +136,4 @@ fn closed_is_fine(written: io::Result<()>, attempt: &str) -> Result<(), Failure>
         }
         _ => Ok(()),
     }
-}
-
-/// Whether a directory is that of an evaluation.
-pub(crate) fn is_evaluation(directory: &Path) -> bool {
-    directory.join("evaluation.json").is_file()
 }
