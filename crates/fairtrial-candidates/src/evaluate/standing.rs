@@ -65,6 +65,7 @@ pub(crate) fn report(known: Known<'_>) -> EvaluationReport {
         evaluations: evaluations(known.field, ranking, &medians),
         winner: race.and_then(|race| race.winner.clone()),
         measurement: known.measured.map(|measured| measurement(measured)),
+        profile: None,
         proposals: known.proposals,
         costs: known.costs,
         warnings: known.warnings,

@@ -184,10 +184,10 @@ pub(crate) struct ExportArgs {
     pub(crate) mask_volatile: bool,
 }
 
-/// Write a study's report: one HTML file that needs nothing else
+/// Write the report of a study or an evaluation: one HTML file that needs nothing else
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// The study's directory
+    /// The directory of a study, or of an evaluation
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
     /// Where the report goes [default: DIR/report.html]

@@ -145,3 +145,9 @@ fn closed_is_fine(written: io::Result<()>, attempt: &str) -> Result<(), Failure>
 pub(crate) fn is_evaluation(directory: &Path) -> bool {
     directory.join("evaluation.json").is_file()
 }
+
+/// Writes the page of the evaluation in a directory.
+pub(crate) fn write_evaluation(directory: &Path, place: &Path) -> Result<(), Failure> {
+    let (report, runs) = EvaluationReport::read(directory).map_err(failure)?;
+    report.write_html(&runs, place).map_err(failure)
+}
