@@ -1,9 +1,11 @@
 //! An evaluation from its file to its report. Starts processes through the engine alone, and prints nothing.
 
+mod asking;
 mod base;
 mod baseline;
 mod checklist;
 mod correctness;
+mod course;
 mod error;
 mod evaluator;
 mod event;
@@ -11,7 +13,9 @@ mod field;
 mod git;
 mod ground;
 mod journal;
+mod judging;
 mod layers;
+mod logs;
 mod machine;
 mod measuring;
 mod outputs;
@@ -25,7 +29,6 @@ mod scene;
 mod sources;
 mod standing;
 mod telling;
-mod trials;
 
 pub use checklist::Checklist;
 pub use error::EvaluateError;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::cases::{Failure, Unsteady};
 use crate::evaluate::State;
 use crate::measure::{Confirmation, Judgement};
+use crate::search::Ledger;
 use crate::stage::{DiffSize, Origin};
 
 /// Of the layout of [`EvaluationReport`].
@@ -40,8 +41,8 @@ pub struct EvaluationReport {
     pub measurement: Option<Measurement>,
     /// The winner and the base, line by line; none if there is no winner, or nobody asked for it.
     pub profile: Option<ProfileReport>,
-    /// What proposers were asked and answered.
-    pub proposals: Vec<Value>,
+    /// What proposers were asked and answered; none without a search.
+    pub proposals: Option<Ledger>,
     /// What each phase took.
     pub costs: Costs,
     /// What people should know.
@@ -120,12 +121,14 @@ pub struct QuarantinedCase {
 pub struct Measurement {
     /// By what sides were compared.
     pub metric: String,
-    /// The processor that measured runs had to themselves; none if they were not pinned.
-    pub pinned_to: Option<u32>,
+    /// The processors that measured runs had to themselves; none if they were not pinned.
+    pub pinned_to: Vec<usize>,
     /// Why that one, or none.
     pub pinning: String,
     /// By bench command: how often it looped, and how long it took without looping.
     pub benches: BTreeMap<String, BenchFacts>,
+    /// Races.
+    pub rounds: u32,
     /// Runs, repeats and calibration included.
     pub runs: u64,
     /// Whole blocks.

@@ -8,6 +8,7 @@ pub mod evaluate;
 mod evaluation;
 pub mod measure;
 mod report;
+mod rescore;
 pub mod search;
 pub mod spec;
 pub mod stage;
@@ -19,3 +20,4 @@ pub use evaluation::{
     FunctionProfile, LineProfile, Machine, Measurement, MedianMetrics, ProfileReport,
     ProviderFacts, QuarantinedCase, REPORT_VERSION, SideProfile,
 };
+pub use rescore::Rescoring;

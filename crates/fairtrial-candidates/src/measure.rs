@@ -22,6 +22,7 @@ mod verdict;
 pub use contamination::{CALIBRATION_RUNS, Cause, Limits};
 pub use looks::{Look, NoLook, looks};
 pub use race::{BaseFailed, Event, Race, Report, Tally};
+pub(crate) use rank::rank;
 pub use rank::{Confirmation, Placing};
 pub use replay::{Recorded, rescore, resume};
 pub use run::{Measured, Metric, NoMetric, NotASeries, Purpose, Run, RunOrder, SeriesId, Side};

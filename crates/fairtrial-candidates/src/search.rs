@@ -6,18 +6,24 @@
 
 mod answer;
 mod ask;
+mod command;
 mod family;
 mod fence;
+mod http;
 mod ledger;
 mod policy;
+mod proposer;
 mod secrets;
 mod settings;
 mod wire;
 
 pub use answer::{Answer, Failure, FailureKind, LONGEST_ANSWER, Malformed, Proposed};
 pub use ask::{Ask, Kind, ProposalId, RequestId};
+pub use command::{CommandProposer, CommandTerms};
+pub use http::{BadServer, HttpProposer};
 pub use ledger::{Entry, EntryCandidate, Fate, Found, Ledger, Record, State, Stray};
 pub use policy::{Checked, Proposal, Search, Step, Terms};
+pub use proposer::{Asking, Callable, News, Proposer};
 pub use settings::{
     Adaptive, Budget, CommandSettings, HttpSettings, ProposerSettings, Refine, Repair, Settings,
 };

@@ -205,7 +205,7 @@ impl Launcher {
         loop {
             let mut ready = self.0.socket.readable().await?;
             match ready.try_io(|socket| {
-                packet::receive(socket.get_ref().as_fd(), &mut self.0.buffer.borrow_mut())
+                packet::receive_what_fits(socket.get_ref().as_fd(), &mut self.0.buffer.borrow_mut())
             }) {
                 Ok(packet) => return packet,
                 Err(_would_block) => {}

@@ -43,6 +43,8 @@ mod machine_lock;
 #[cfg(feature = "engine")]
 mod marshal;
 #[cfg(feature = "engine")]
+mod measuring;
+#[cfg(feature = "engine")]
 mod metrics;
 #[cfg(feature = "engine")]
 mod observers;
@@ -95,6 +97,10 @@ pub use {
     listener::{Listener, Stream, Streams, Tap, TapReader},
     local::{CallHandle, Execution, LocalBackend},
     machine_lock::{Held, Holder, LockError, MachineLock},
+    measuring::{
+        Disturbance, KeptOff, NoCounters, Pin, Pinning, Reading, Surroundings, UnusableCpu, Usable,
+        WhyNotPinned, keep_off, probe_counters,
+    },
     metrics::{MeasuredBy, Metrics, PeakSource},
     outcome::{EncodedValue, ErrorReport, Exit, KilledBy, Outcome},
     sandbox::{

@@ -1,7 +1,7 @@
 //! Every `unsafe` and every raw system call, one module per mechanism.
 
 #[cfg(feature = "engine")]
-pub(crate) mod affinity;
+pub mod affinity;
 #[cfg(feature = "engine")]
 pub mod beneath;
 pub mod cgroup;
@@ -17,6 +17,8 @@ pub mod errno;
 pub mod file_clock;
 #[cfg(feature = "engine")]
 pub mod file_io;
+#[cfg(feature = "engine")]
+pub mod file_watch;
 pub mod freeze;
 pub mod landlock;
 #[cfg(feature = "engine")]
@@ -31,6 +33,8 @@ pub mod monotonic;
 #[cfg(feature = "engine")]
 pub mod nameless;
 pub mod packet;
+#[cfg(feature = "engine")]
+pub mod perf;
 pub mod plan;
 pub mod proc_files;
 pub mod proc_status;
@@ -38,6 +42,8 @@ pub mod proc_tree;
 pub mod process;
 #[cfg(feature = "engine")]
 pub(crate) mod readiness;
+#[cfg(feature = "engine")]
+pub mod record_lock;
 pub mod remove;
 pub mod seccomp;
 pub mod selftest;
@@ -51,9 +57,3 @@ pub mod tree_usage;
 pub mod user_namespace;
 pub mod wait;
 pub mod world;
-
-#[cfg(feature = "engine")]
-pub mod file_watch;
-
-#[cfg(feature = "engine")]
-pub mod record_lock;

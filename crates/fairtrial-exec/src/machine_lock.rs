@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use crate::config::LocalConfig;
 use crate::linux::record_lock::Kind;
-use file::LockFile;
 use room::Room;
 
 /// The lock of a machine, or of those who name the same file.

@@ -33,7 +33,8 @@ pub struct Outcome {
     pub metrics: Metrics,
     /// The isolation that really held.
     pub in_force: InForce,
-    /// What it changed in its workspace, if it had one. Changes in memory stay there as long as this does.
+    /// What it changed in its workspace, if it had one and began. Changes in memory stay there as long as this does. Not
+    /// there, too, if this process had no descriptor left for it.
     pub upper: Option<UpperDir>,
 }
 

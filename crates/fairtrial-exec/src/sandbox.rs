@@ -262,7 +262,7 @@ impl Sandbox {
     /// Whether what is named is there: asked when a call is submitted, which may be elsewhere than where it was made.
     pub(crate) fn validate_here(&self) -> Result<(), InvalidCall> {
         if let Some(cpus) = &self.cpus {
-            let allowed = affinity::allowed();
+            let allowed = crate::measuring::for_calls();
             if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
                 let those = affinity::ranges(&allowed);
                 let problem =

@@ -317,6 +317,7 @@ mod tests {
             leaked: 0,
             survivors: 0,
             scratch_full: false,
+            upper_full: false,
             passed: None,
             leaf: None,
         }

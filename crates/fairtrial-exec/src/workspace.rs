@@ -58,7 +58,8 @@ pub enum Upper {
         bytes: u64,
     },
     /// Into `upper` of an existing directory of the caller's, which keeps it: another workspace can have it as a layer.
-    /// There is no quota. Each directory is for one command.
+    /// There is no quota. Each directory is for one command. The kernel is not asked to write it out: after a crash of the
+    /// machine it may be damaged.
     Disk {
         /// Which directory. It also gets a `work`, and `shared` if something is shared copy-on-write.
         directory: PathBuf,
@@ -160,6 +161,17 @@ impl Workspace {
         let private = self.private.iter().map(|path| ("private", path.as_path()));
         let places = [at].into_iter().chain(layers).chain(upper).chain(private);
         places.chain(shared).chain(hidden)
+    }
+
+    /// The first of its paths that is not there, of those that must be.
+    pub(crate) fn missing(&self) -> Option<&Path> {
+        let inside = |path: &Path| is_below(path, &self.at);
+        let mut paths = self.paths().filter(|(field, path)| match *field {
+            "hidden" => false,
+            "shared" => self.shared.iter().all(|shared| shared.at != *path) || !inside(path),
+            _ => true,
+        });
+        paths.find(|(_, path)| !path.exists()).map(|(_, path)| path)
     }
 
     /// As the launcher is asked for it.

@@ -451,7 +451,14 @@ impl Launcher {
     /// As [`Launcher::tell`], with a descriptor.
     pub(crate) fn tell_with(&self, message: &FromLauncher, fd: Option<&OwnedFd>) -> io::Result<()> {
         let fds: Vec<_> = fd.map(AsFd::as_fd).into_iter().collect();
-        packet::send_or_die_with(self.socket.as_fd(), message, &fds, self.engine.as_fd())
+        let send = |fds: &[BorrowedFd<'_>]| {
+            packet::send_or_die_with(self.socket.as_fd(), message, fds, self.engine.as_fd())
+        };
+        match send(&fds) {
+            // Too many may be on their way already: what is said matters more.
+            Err(error) if !fds.is_empty() && error.kind() != io::ErrorKind::BrokenPipe => send(&[]),
+            sent => sent,
+        }
     }
 
     fn watch_fd(&self, fd: BorrowedFd<'_>, id: TaskId, on: epoll::EventFlags) -> io::Result<()> {

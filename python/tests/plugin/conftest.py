@@ -10,7 +10,7 @@ import pytest_environments
 
 ROOT = Path(__file__).resolve().parents[3]
 PLUGIN = ROOT / "crates" / "fairtrial-candidates" / "src" / "cases" / "pytest_plugin.py"
-LIMIT_S = 120
+LIMIT_S = 60
 
 
 @pytest.fixture(scope="session", params=pytest_environments.NAMES)
@@ -52,8 +52,8 @@ class Suite:
             FAIRTRIAL_CASES=str(self.results),
             PYTHONDONTWRITEBYTECODE="1",
             PYTHONHASHSEED="0",
-            **dict(env),
         )
+        environment.update(env)
         if case_timeout_s is not None:
             environment["FAIRTRIAL_CASE_TIMEOUT_S"] = str(case_timeout_s)
         command = [self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]

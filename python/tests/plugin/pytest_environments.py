@@ -1,4 +1,4 @@
-"""Interpreters with each version of pytest that the plug-in serves: the tests' own, and one environment per older one."""
+"""Interpreters with each version of pytest that the plug-in serves: the tests' own, and an environment per older."""
 
 import subprocess
 import sys

@@ -165,7 +165,7 @@ def test_a_pytest_inside_a_test_writes_nothing(suite):
         import pytest
         def test_in_a_process(tmp_path):
             inner = tmp_path / "test_inner.py"
-            inner.write_text("def test_inner(record_value): record_value('a', 1)")
+            inner.write_text("def test_inner(): pass")
             subprocess.run([sys.executable, "-m", "pytest", str(inner)], check=True, cwd=tmp_path)
         def test_here(tmp_path):
             inner = tmp_path / "test_here_inner.py"
@@ -182,6 +182,25 @@ def test_a_pytest_inside_a_test_writes_nothing(suite):
     assert ran.statuses() == in_file("test_outer", outer), ran.text
     assert len(ran.events("session")) == len(ran.events("finish")) == 1
     assert len(ran.events("end")) == 3
+
+
+@pytest.mark.parametrize("options", [[], ["-n", "1"]])
+def test_tests_find_the_environment_that_they_would_have_without_it(suite, options):
+    suite.write(
+        test_environment="""
+        import os
+        def test_environment():
+            assert os.environ.get("PYTHONPATH") == "src"
+            assert "PYTEST_PLUGINS" not in os.environ
+            assert not [name for name in os.environ if name.startswith("FAIRTRIAL")]
+        """
+    )
+    ours = str(suite.plugins)
+    for env in ({"PYTHONPATH": "src:" + ours}, {"PYTHONPATH": "src:" + ours, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}):
+        if options and "PYTEST_DISABLE_PLUGIN_AUTOLOAD" in env:
+            continue  # there is no xdist then
+        ran = suite.run(*options, env=env, case_timeout_s=60)
+        assert ran.statuses() == {"test_environment.py::test_environment": "passed"}, ran.text
 
 
 def test_tests_that_patch_what_they_can_name_change_nothing(suite):

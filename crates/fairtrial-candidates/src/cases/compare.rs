@@ -1,15 +1,19 @@
 //! A candidate's results beside the base's (CA-50, CA-51, CA-52, CA-55). One difference per case: the first of status,
 //! values and output. In the order of tests, then of ids, whatever ran when.
 
+mod diff;
+mod values;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::baseline::{BaseCase, Baseline, TestBaseline};
-use super::case::{CaseKey, CaseResult, CaseStatus, Results, ResultsFault};
-use super::recorded::{Recorded, difference};
+use super::case::{CaseKey, CaseResult, Results, ResultsFault};
 use super::text::{clipped, parting};
+
+pub use diff::{Diff, Scope};
+pub(super) use values::differing_value;
 
 /// Differences that are kept (CA-55), and new cases.
 pub const MOST_DIFFS: usize = 50;
@@ -42,70 +46,6 @@ pub struct Comparison {
     pub new_cases: Vec<CaseKey>,
     /// How many there are.
     pub new_total: usize,
-}
-
-/// Where base and candidate differ.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Diff {
-    /// The test command, by name.
-    pub test: String,
-    /// The case's id.
-    pub case: String,
-    /// In what.
-    pub scope: Scope,
-    /// Where in a recorded value: its name, and behind it as one would write it in Python.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<String>,
-    /// What the base has; none where that is nothing.
-    pub base: Option<String>,
-    /// What the candidate has.
-    pub candidate: Option<String>,
-    /// What became of the case in the base.
-    pub base_status: Option<CaseStatus>,
-    /// What became of it now.
-    pub candidate_status: Option<CaseStatus>,
-    /// What the base says went wrong: the last 40 lines.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base_error: Option<String>,
-    /// What the candidate says went wrong.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub candidate_error: Option<String>,
-    /// The test's text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<String>,
-}
-
-/// In what base and candidate differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Scope {
-    /// What became of the case.
-    Status,
-    /// The candidate did not run it.
-    Missing,
-    /// A recorded value.
-    Value,
-    /// Standard output.
-    Stdout,
-}
-
-impl fmt::Display for Diff {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let status =
-            |status: Option<CaseStatus>| status.map_or("absent".to_owned(), |s| s.to_string());
-        let (base, candidate) = (status(self.base_status), status(self.candidate_status));
-        match self.scope {
-            Scope::Status => write!(f, "`{}` was {base} and is {candidate}", self.case),
-            Scope::Missing => write!(f, "`{}` was not run", self.case),
-            Scope::Value => write!(
-                f,
-                "`{}` recorded another `{}`",
-                self.case,
-                self.place.as_deref().unwrap_or_default()
-            ),
-            Scope::Stdout => write!(f, "`{}` wrote another output", self.case),
-        }
-    }
 }
 
 /// Compares a candidate's results, one per test command, with the base's. A command without results has none of its
@@ -328,71 +268,6 @@ impl Beside<'_> {
             (None, None) => None,
         }
     }
-}
-
-/// A recorded value that is not the same.
-pub(super) struct DifferingValue<'a> {
-    pub(super) name: String,
-    base: Option<&'a Recorded>,
-    candidate: Option<&'a Recorded>,
-}
-
-impl DifferingValue<'_> {
-    /// Place, and what is there on either side.
-    fn shown(&self) -> (String, Option<String>, Option<String>) {
-        let shown = |value: &Recorded| clipped(&value.shown());
-        let (Some(base), Some(candidate)) = (self.base, self.candidate) else {
-            return (
-                clipped(&self.name),
-                self.base.map(shown),
-                self.candidate.map(shown),
-            );
-        };
-        let found = difference(base, candidate).expect("it was found to differ");
-        let (base, candidate) = parting(&found.base.shown(), &found.candidate.shown());
-        let place = clipped(&format!("{}{}", self.name, found.place));
-        (place, Some(base), Some(candidate))
-    }
-}
-
-/// The first recorded value that differs: by name, and of several of one name in order.
-pub(super) fn differing_value<'a>(
-    base: &'a CaseResult,
-    candidate: &'a CaseResult,
-) -> Option<DifferingValue<'a>> {
-    let (by_name, other) = (named(base), named(candidate));
-    let names = base
-        .values
-        .iter()
-        .chain(&candidate.values)
-        .map(|(name, _)| name.as_str());
-    let mut seen = BTreeSet::new();
-    let mut names = names.filter(|name| seen.insert(*name));
-    names.find_map(|name| {
-        let of = |values: &BTreeMap<&str, Vec<&'a Recorded>>| {
-            values.get(name).cloned().unwrap_or_default()
-        };
-        let (base, candidate) = (of(&by_name), of(&other));
-        let mut each =
-            (0..base.len().max(candidate.len())).map(|at| (base.get(at), candidate.get(at)));
-        let (base, candidate) = each.find(|(base, candidate)| match (base, candidate) {
-            (Some(base), Some(candidate)) => difference(base, candidate).is_some(),
-            _ => true,
-        })?;
-        Some(DifferingValue {
-            name: name.to_owned(),
-            base: base.copied(),
-            candidate: candidate.copied(),
-        })
-    })
-}
-
-fn named(case: &CaseResult) -> BTreeMap<&str, Vec<&Recorded>> {
-    let mut by_name = BTreeMap::<_, Vec<_>>::new();
-    for (name, value) in &case.values {
-        by_name.entry(name.as_str()).or_default().push(value);
-    }
-    by_name
 }
 
 #[cfg(test)]

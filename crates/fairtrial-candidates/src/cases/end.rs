@@ -102,7 +102,6 @@ mod verdict_name {
     use serde::de::{Deserialize, Deserializer, Error};
     use serde::ser::Serializer;
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
     pub(super) fn serialize<S: Serializer>(verdict: &Verdict, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(verdict.name())
     }

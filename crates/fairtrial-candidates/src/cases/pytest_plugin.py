@@ -1,8 +1,8 @@
 """Fairtrial's plug-in for pytest: what became of each case, as JSON lines, and the fixture `record_value`.
 
 Loaded by environment alone: `PYTEST_PLUGINS` names it, `PYTHONPATH` has its directory, `FAIRTRIAL_CASES` names the file
-that the lines go to, `FAIRTRIAL_CASE_TIMEOUT_S` bounds a case. Standard library only, Python 3.8 and later, pytest 7 and
-later. Each line is written whole, by one call, when its event happens: a process that dies loses the case it was at.
+that the lines go to, `FAIRTRIAL_CASE_TIMEOUT_S` bounds a case. Standard library only, Python 3.8 and later, pytest 7
+and later. Each line is written whole, when its event happens: a process that dies loses the case it was at.
 
 Tests replace what they can name (clocks, files, `json`), so what is needed is held from the beginning, and held by
 objects: libraries that patch look through the globals of modules.
@@ -31,23 +31,43 @@ MOST_OUTPUT_BYTES = 1 << 20
 MOST_SOURCE_CHARACTERS = 16 << 10
 MOST_ERROR_LINES = 40
 MOST_ERROR_CHARACTERS = 16 << 10
-SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGALRM) - 3
+SIGNAL = signal.SIGRTMAX - 3
 
 VALUES = pytest.StashKey()
 
 
+def taken_from_environment():
+    """What the plug-in is told. Tests, and what they start, find the environment that they would have without it."""
+
+    def take_away(name, separator, ours):
+        parts = os.environ.pop(name, "").split(separator)
+        others = separator.join(part for part in parts if part and part != ours)
+        if others:
+            os.environ[name] = others
+
+    loading = {name: os.environ[name] for name in ("PYTEST_PLUGINS", "PYTHONPATH") if name in os.environ}
+    take_away("PYTEST_PLUGINS", ",", __name__)
+    take_away("PYTHONPATH", ":", os.path.dirname(os.path.abspath(__file__)))
+    return {
+        "results": os.environ.pop("FAIRTRIAL_CASES", None),
+        "case_timeout_s": os.environ.pop("FAIRTRIAL_CASE_TIMEOUT_S", None),
+        "loading": loading,
+    }
+
+
+TOLD = taken_from_environment()
+
+
 def pytest_configure(config):
-    # Taken away: a pytest that a test starts has cases of its own.
-    path = os.environ.pop("FAIRTRIAL_CASES", None)
-    worker = getattr(config, "workerinput", None)
-    if worker is not None:
-        path = worker.get("fairtrial_cases")
-    if path is None:
-        return  # a pytest inside a test, which is nobody's business
-    lines = Lines(path)
-    if worker is None:
-        config.pluginmanager.register(Reporter(lines), "fairtrial-cases-reporter")
-    limit = os.environ.get("FAIRTRIAL_CASE_TIMEOUT_S")
+    is_worker = hasattr(config, "workerinput")
+    told = config.workerinput.get("fairtrial", {}) if is_worker else dict(TOLD)
+    TOLD.clear()  # a second session in this process would be a test's own
+    if not told.get("results"):
+        return
+    lines = Lines(told["results"])
+    if not is_worker:
+        config.pluginmanager.register(Reporter(lines, told), "fairtrial-cases-reporter")
+    limit = told["case_timeout_s"]
     watchdog = Watchdog(float(limit), lines) if limit else None
     config.pluginmanager.register(Runner(watchdog), "fairtrial-cases-runner")
 
@@ -93,8 +113,9 @@ class Lines:
 class Reporter:
     """Writes what pytest reports. With pytest-xdist only the controller has one; reports of workers come to it."""
 
-    def __init__(self, lines):
+    def __init__(self, lines, told):
         self.lines = lines
+        self.told = told
         self.open = {}
         self.collected = set()
         self.sources = {}
@@ -106,8 +127,12 @@ class Reporter:
         )
 
     @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_setupnodes(self):
+        os.environ.update(self.told["loading"])  # workers load us as we were loaded, and tests run in them alone
+
+    @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node):
-        node.workerinput["fairtrial_cases"] = self.lines.path
+        node.workerinput["fairtrial"] = dict(self.told, results=self.lines.path)
 
     def pytest_collectreport(self, report):
         if report.failed and report.nodeid not in self.collected:
@@ -307,7 +332,7 @@ class CaseTimedOut(BaseException):
 
 
 class Watchdog:
-    """Ends a case that takes too long: by an exception in the main thread, and where that does not help with the process."""
+    """Ends a case that takes too long: by an exception in the main thread, or if that fails with its process."""
 
     def __init__(self, limit_s, lines):
         self.limit_s = limit_s
@@ -382,7 +407,7 @@ def stacks_of_all():
 
 
 def output_of(report):
-    """Standard output of all phases so far, whole up to a bound; of what is left out the number of bytes and a digest."""
+    """Standard output of all phases so far, up to a bound; of what is left out, the number of bytes and a digest."""
     parts = [content for name, content in report.sections if name.startswith("Captured stdout")]
     output = "".join(parts).encode("utf-8", "backslashreplace")
     if not output:

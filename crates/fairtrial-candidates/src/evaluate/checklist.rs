@@ -69,7 +69,7 @@ impl Checklist {
         let ids = wide(|one| one.0.as_deref().map_or(1, str::len));
         let names = wide(|one| one.1.chars().count());
         let head = format!(
-            "base {} · {} files · {} candidates, {} to be tried · {} test commands · {} bench commands",
+            "base {} · {} files · {} candidates, {} to be tried · test commands: {} · bench commands: {}",
             self.base.label,
             self.base.files,
             self.candidates.len(),

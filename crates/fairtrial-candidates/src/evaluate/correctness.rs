@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::event::Event;
 use super::ground::{Errand, Ground, TEST_HASH_SEED, Tree};
 use super::layers::Layers;
+use super::logs::file_name;
 use super::telling::Audience;
 use crate::cases::{
     Baseline, CallEnd, CallSummary, Comparison, Failure, FailureKind, Left, MOST_RESULT_BYTES,
@@ -39,6 +40,10 @@ pub(crate) struct Checking {
     pub(crate) plugin: PathBuf,
     /// Where what builds write is kept.
     pub(crate) built: PathBuf,
+    /// Where all that commands write to their streams is kept.
+    pub(crate) logs: PathBuf,
+    /// Where what judges look at is put.
+    pub(crate) judged: PathBuf,
     pub(crate) audience: Audience,
     /// Processes started so far.
     pub(crate) processes: AtomicU64,
@@ -130,6 +135,7 @@ impl Checking {
         let errand = Errand {
             timeout: Some(build.timeout),
             kept_in: Some(kept.clone()),
+            log: Some(self.logs.join(&tree.name).join("build")),
             ..Errand::new(&build.command)
         };
         let outcome = self.run(&tree, &errand, "build").await?;
@@ -157,56 +163,60 @@ impl Checking {
         }
     }
 
-    /// Runs a test command on a tree.
+    /// Runs a test command on a tree, and its judge if it has one.
     pub(crate) async fn test(
         &self,
         tree: &Tree,
         test: &TestCommand,
     ) -> Result<Tested, Box<Failure>> {
-        let outcome = self.run(tree, &self.errand(test), &test.name).await?;
-        let paths = self.paths();
-        let (test_name, results_file) = (test.name.clone(), results_file(test));
-        let protect = self.protect.clone();
-        let kind = test.results;
+        if let Some(judge) = &test.judge {
+            return self.judged(tree, test, judge).await;
+        }
+        let outcome = self.run(tree, &self.errand(test, tree), &test.name).await?;
+        self.read(outcome, test, Trust::InProcess).await
+    }
+
+    /// What a command left: its results, and which protected paths it touched.
+    pub(super) async fn read(
+        &self,
+        outcome: Outcome,
+        test: &TestCommand,
+        trust: Trust,
+    ) -> Result<Tested, Box<Failure>> {
+        let (paths, protect) = (self.paths(), self.protect.clone());
+        let (name, kind, file) = (test.name.clone(), test.results, results_file(test));
         let read = move || -> std::io::Result<Tested> {
-            let file = match (&results_file, &outcome.upper) {
-                (Some(place), Some(upper)) => Some(upper.read(place, MOST_RESULT_BYTES)),
-                _ => None,
+            let upper = outcome.upper.as_ref();
+            let found = match (&file, upper) {
+                (Some(file), Some(upper)) => upper.read(file, MOST_RESULT_BYTES),
+                _ => Ok(None),
             };
-            let (bytes, too_large) = match file {
-                Some(Err(error)) if error.kind() == std::io::ErrorKind::FileTooLarge => {
-                    (None, true)
-                }
-                Some(read) => (read?, false),
-                None => (None, false),
+            let (bytes, is_too_large) = match found {
+                Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => (None, true),
+                found => (found?, false),
             };
             let left = Left {
-                test: &test_name,
-                trust: Trust::InProcess,
+                test: &name,
+                trust,
                 end: CallEnd::of(&outcome),
                 file: match &bytes {
                     Some(bytes) => ResultsFile::Bytes(bytes),
-                    None if too_large => ResultsFile::TooLarge,
+                    None if is_too_large => ResultsFile::TooLarge,
                     None => ResultsFile::Absent,
                 },
                 stdout: Output::of_captured(&outcome.stdout, &paths),
                 stderr: Output::of_captured(&outcome.stderr, &paths),
             };
-            let touched = match &outcome.upper {
-                Some(upper) => touched(upper, &protect)?,
-                None => BTreeSet::new(),
-            };
             Ok(Tested {
                 results: read_results(kind, left, &paths),
-                touched,
+                touched: upper
+                    .map_or_else(|| Ok(BTreeSet::new()), |upper| touched(upper, &protect))?,
             })
         };
-        let read = tokio::task::spawn_blocking(read).await;
-        let read = read.map_err(|error| Failure::of_engine(&error))?;
-        Ok(read.map_err(|error| Failure::of_engine(&error))?)
+        Ok(aside(read).await?)
     }
 
-    fn errand<'t>(&self, test: &'t TestCommand) -> Errand<'t> {
+    pub(super) fn errand<'t>(&self, test: &'t TestCommand, tree: &Tree) -> Errand<'t> {
         let own_env = match test.results {
             ResultsKind::Pytest => {
                 let (directory, results) = (
@@ -231,13 +241,19 @@ impl Checking {
             own_env,
             timeout: Some(test.timeout),
             hash_seed: TEST_HASH_SEED,
+            log: Some(self.logs.join(&tree.name).join(file_name(&test.name))),
             ..Errand::new(&test.command)
         }
     }
 
     /// Runs a command, beside other tests but never beside a measurement (CA-61). The engine's own failures are forgiven a
     /// few times, and never the candidate's.
-    async fn run(&self, tree: &Tree, errand: &Errand<'_>, label: &str) -> Result<Outcome, Failure> {
+    pub(super) async fn run(
+        &self,
+        tree: &Tree,
+        errand: &Errand<'_>,
+        label: &str,
+    ) -> Result<Outcome, Failure> {
         let mut tries = 0;
         loop {
             let audience = self.audience.clone();
@@ -266,6 +282,15 @@ impl Checking {
     }
 }
 
+/// Does what blocks, where it holds nobody up.
+pub(super) async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let done = done.map_err(std::io::Error::other).flatten();
+    done.map_err(|error| Failure::of_engine(&error))
+}
+
 /// Who is in the way, for people.
 pub(crate) fn shown(holder: &Holder) -> String {
     let label = holder.label.as_deref().unwrap_or("somebody");
@@ -290,14 +315,16 @@ fn results_file(test: &TestCommand) -> Option<PathBuf> {
         ResultsKind::Exit => None,
         ResultsKind::Pytest => Some(CASES_FILE.into()),
         ResultsKind::Junit => {
-            let place = test.junit_path.as_ref()?.as_bytes();
-            Some(std::ffi::OsStr::from_bytes(place).into())
+            let place =
+                |path: &TreePath| PathBuf::from(std::ffi::OsStr::from_bytes(path.as_bytes()));
+            let cwd = test.cwd.as_ref().map(place).unwrap_or_default();
+            Some(cwd.join(place(test.junit_path.as_ref()?)))
         }
     }
 }
 
 /// Protected paths that were changed (CA-58).
-fn touched(upper: &UpperDir, protect: &Protect) -> std::io::Result<BTreeSet<String>> {
+pub(super) fn touched(upper: &UpperDir, protect: &Protect) -> std::io::Result<BTreeSet<String>> {
     use fairtrial_exec::ChangeKind;
     use std::os::unix::ffi::OsStrExt;
     let mut touched = BTreeSet::new();

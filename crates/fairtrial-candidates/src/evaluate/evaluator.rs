@@ -1,25 +1,30 @@
 //! The evaluation itself: base, tests, races, report, in this order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use fairtrial_exec::{EngineError, LocalBackend, LocalConfig, MachineLock, Store};
 use tokio::sync::mpsc;
 
+use super::asking::Asking;
 use super::checklist::Checklist;
+use super::course::{Course, Start};
 use super::error::EvaluateError;
 use super::event::Event;
 use super::field::Field;
 use super::outputs::write_report;
-use super::prepare::{Places, Reception, Tools, base_of, given, list, protect};
-use super::scene::{directory, facts};
+use super::prepare::{Places, Reception, Tools, base_of, freeze, given, list, protect};
+use super::racing::Races;
+use super::scene::{Scene, directory, facts};
 use super::standing;
 use super::telling::Audience;
 use crate::evaluation::EvaluationReport;
-use crate::measure::Side;
-use crate::spec::Spec;
+use crate::search::{
+    self, BadServer, CommandProposer, CommandTerms, HttpProposer, Proposer, Search,
+};
+use crate::spec::{self, Spec};
 use crate::stage::Terms;
 
 /// An evaluation that can be made.
@@ -31,6 +36,8 @@ pub struct Evaluator {
     pub(super) host_env: BTreeMap<OsString, OsString>,
     pub(super) lock: MachineLock,
     pub(super) node: String,
+    /// How an engine is set up.
+    config: LocalConfig,
 }
 
 impl Evaluator {
@@ -49,6 +56,7 @@ impl Evaluator {
         // What commands find is listed (CA-49); what the host has besides is none of their business.
         config.host_env.retain(|name, _| name == "PATH");
         let node = config.node_id.clone();
+        let own = config.clone();
         let backend = Arc::new(LocalBackend::new(config));
         Ok(Self {
             tools: Tools::new(Arc::clone(&backend), &host_env),
@@ -58,6 +66,7 @@ impl Evaluator {
             lock,
             host_env,
             node,
+            config: own,
         })
     }
 
@@ -77,9 +86,11 @@ impl Evaluator {
         let root = self.store.workspace_dir()?;
         let room = directory(root.path(), "room")?;
         let listing = list(&self.spec, &places, &self.tools, &room).await?;
-        let base = base_of(&listing.root, &listing);
+        // In a store of its own, which goes with the room: ids are those of the evaluation, and no file is left.
+        let frozen = freeze(&Store::at(root.path().join("store")), &listing).await?;
+        let base = base_of(frozen.path(), &listing);
         let terms = Terms {
-            base_hash: String::new(),
+            base_hash: frozen.hash().to_owned(),
             protect: protect(&self.spec)?,
         };
         let reception = Reception {
@@ -92,7 +103,7 @@ impl Evaluator {
         let warnings = listing.warnings.iter().cloned().chain(warning).collect();
         Ok(Checklist::new(
             &self.spec,
-            facts(&listing, ""),
+            facts(&listing, frozen.hash()),
             &field,
             warnings,
         ))
@@ -113,53 +124,100 @@ impl Evaluator {
         let places = Places::check(&self.spec)?;
         let newcomers = given(&self.spec)?;
         let mut scene = self.begin(&places, resume, audience).await?;
-        let mut field = Field::default();
-        let reception = Reception {
-            backend: &self.backend,
-            base: &scene.base,
-            terms: &scene.terms,
-        };
-        let (todo, warning) = reception.take_in(&mut field, newcomers).await?;
-        scene.warn(warning);
-        for entry in &field.entries {
-            scene.telling.tell(Event::Candidate {
-                id: entry.id(),
-                name: entry.name.clone(),
-                state: entry.state,
-            });
-        }
         let (baseline, base_tree, allowed) = self.baseline(&mut scene).await?;
-        let (baseline, allowed) = (Arc::new(baseline), Arc::new(allowed));
-        let mut trees = HashMap::from([(Side::Base, base_tree)]);
-        let begun = Instant::now();
-        self.check_all(
-            &mut scene, &mut field, todo, &baseline, &allowed, &mut trees,
-        )
-        .await?;
-        scene.costs.correctness_s = begun.elapsed().as_secs_f64();
-        let begun = Instant::now();
-        let measured = self.race(&mut scene, &mut field, trees).await?;
-        scene.costs.measurement_s = begun.elapsed().as_secs_f64();
-        scene.costs.processes = scene
-            .checking
-            .processes
-            .load(std::sync::atomic::Ordering::Relaxed);
-        let report = standing::report(standing::Known {
-            spec: &self.spec,
-            base: scene.facts.clone(),
-            machine: scene.machine.clone(),
-            provider: scene.provided.facts.clone(),
-            baseline: &baseline,
-            field: &field,
-            measured,
-            costs: scene.costs,
-            warnings: scene.warnings.clone(),
-            proposals: scene.past.proposals.clone(),
+        let races = Races::new(&self.spec, base_tree)?;
+        let (asking, search) = self.search(&scene, races.is_some(), &places.output)?;
+        let (base, terms) = (scene.base.clone(), scene.terms.clone());
+        let mut course = Course::new(Start {
+            reception: Reception {
+                backend: &self.backend,
+                base: &base,
+                terms: &terms,
+            },
+            races,
+            search,
+            asking,
+            baseline,
+            allowed,
+            slots: self.spec.parallel.unwrap_or(1) as usize,
+            scene: &mut scene,
         });
+        course.welcome(newcomers).await?;
+        course.recall().await?;
+        course.run().await?;
+        course.asking.close().await;
+        let report = standing::report(&self.spec, &course)?;
         write_report(&places.output, &report)?;
-        scene.telling.tell(Event::Done {
+        course.scene.telling.tell(Event::Done {
             winner: report.winner.clone(),
         });
         Ok(report)
     }
+
+    /// Who is asked for more candidates, and what decides about it.
+    fn search(
+        &self,
+        scene: &Scene,
+        races: bool,
+        output: &Path,
+    ) -> Result<(Asking, Search), EvaluateError> {
+        let proposer = match self
+            .spec
+            .search
+            .as_ref()
+            .and_then(|search| search.proposer.as_ref())
+        {
+            None => None,
+            Some(spec::Proposer::Command(command)) => {
+                let mut config = self.config.clone();
+                config.max_workers = 1;
+                let terms = CommandTerms {
+                    cwd: self
+                        .spec
+                        .places
+                        .directory()
+                        .unwrap_or(Path::new("/"))
+                        .to_owned(),
+                    env: self.host_env.clone(),
+                    log: output.join("proposer.log"),
+                };
+                let backend = Arc::new(LocalBackend::new(config));
+                Some(Proposer::Command(CommandProposer::new(
+                    backend,
+                    command.settings(),
+                    terms,
+                )))
+            }
+            Some(spec::Proposer::Http(server)) => {
+                let server = HttpProposer::new(server.settings(), &self.host_env);
+                let bad = |problem: BadServer| spec_fault(&self.spec, &problem);
+                Some(Proposer::Http(server.map_err(bad)?))
+            }
+        };
+        let settings = self
+            .spec
+            .search
+            .as_ref()
+            .filter(|_| proposer.is_some())
+            .map(spec::Search::settings);
+        // Without a proposer nothing is asked.
+        let settings = settings.unwrap_or_else(|| {
+            let mut none = search::Settings::default();
+            none.budget.requests = 0;
+            none
+        });
+        let terms = search::Terms {
+            races,
+            shares_cpus: proposer.as_ref().is_some_and(Proposer::shares_cpus),
+        };
+        let wall = settings.budget.wall;
+        let search = Search::replay(settings, terms, scene.past.search.iter().cloned());
+        let asking = proposer.map_or_else(Asking::default, |proposer| Asking::new(proposer, wall));
+        Ok((asking, search))
+    }
+}
+
+fn spec_fault(spec: &Spec, problem: &BadServer) -> EvaluateError {
+    let key = format!("search.proposer.{}", problem.key);
+    spec.places.fault(&key, problem.problem.clone()).into()
 }

@@ -9,8 +9,8 @@ use super::event::State;
 use crate::cases::{Failure, FailureKind};
 use crate::evaluation::CaseCounts;
 use crate::stage::{
-    Ancestor, Arrival, Base, CandidateKey, Dedup, Given, LineFault, Lineage, Member, Origin,
-    PostImages, PythonKeys, Rejection, StageError, Staged, Terms, lineages, stage,
+    Ancestor, Arrival, Base, CandidateKey, Content, Dedup, Given, LineFault, Lineage, Member,
+    Origin, PostImages, PythonKeys, Rejection, StageError, Staged, Terms, lineages, stage,
 };
 
 /// A candidate, by its place among all.
@@ -23,6 +23,8 @@ pub(crate) struct Entry {
     pub(crate) parent: Option<String>,
     pub(crate) origin: Origin,
     pub(crate) meta: Option<Map<String, Value>>,
+    /// Its change as it was given.
+    pub(crate) content: Option<Content>,
     /// What it changes; none if it could not be staged.
     pub(crate) staged: Option<Arc<Staged>>,
     key: Option<CandidateKey>,
@@ -125,15 +127,16 @@ impl Field {
         base: &dyn Base,
     ) -> Result<(), StageError> {
         let number = self.entries.len();
-        let (name, parent, meta) = match newcomer.given {
-            Ok(given) => (given.name, given.parent, given.meta),
-            Err(fault) => (format!("{}:{}", fault.file, fault.line), None, None),
+        let (name, parent, meta, content) = match newcomer.given {
+            Ok(given) => (given.name, given.parent, given.meta, Some(given.content)),
+            Err(fault) => (format!("{}:{}", fault.file, fault.line), None, None, None),
         };
         let mut entry = Entry {
             name,
             parent,
             origin: newcomer.origin,
             meta,
+            content,
             staged: None,
             key: None,
             duplicate_of: None,
@@ -202,6 +205,13 @@ impl Field {
         };
         self.dedup
             .deliver(&key, Member::new(number, staged.id, &staged.images, base)?);
+        for other in &mut self.entries {
+            if other.key == Some(key) && other.state != State::Failed {
+                other.stand_behind(number);
+            }
+        }
+        let entry = &mut self.entries[number];
+        (entry.state, entry.duplicate_of) = (State::Done, None);
         Ok(Some(stood))
     }
 
@@ -224,12 +234,6 @@ impl Field {
     pub(crate) fn find(&self, id: &str) -> Option<Number> {
         self.by_id.get(id).copied()
     }
-
-    /// Those whose tests gave what the base gave, and who stand for themselves.
-    pub(crate) fn correct(&self) -> impl Iterator<Item = (Number, &Entry)> {
-        let all = self.entries.iter().enumerate();
-        all.filter(|(_, entry)| entry.is_correct() && entry.duplicate_of.is_none())
-    }
 }
 
 impl Entry {
@@ -242,7 +246,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::{Content, MemoryBase, Protect};
+    use crate::stage::{MemoryBase, Protect};
 
     fn base() -> MemoryBase {
         MemoryBase::new()

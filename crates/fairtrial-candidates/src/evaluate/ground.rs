@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairtrial_exec::{
-    Backend, Call, EngineError, Limits, LocalBackend, Outcome, Sandbox, Shared, SharedMode, Upper,
-    Workspace, WorkspaceNamespace,
+    Backend, Call, DEFAULT_OUTPUT_BYTES, EngineError, Level, Limits, LocalBackend, Outcome,
+    Sandbox, Shared, SharedMode, Upper, Workspace, WorkspaceNamespace,
 };
 
 use super::git::below;
 use super::layers::digest;
+use super::logs::to_files;
 use crate::spec::Command;
 use crate::stage::TreePath;
 
@@ -36,6 +37,8 @@ pub(crate) const TEST_HASH_SEED: u32 = 0;
 /// The tree that a command runs on.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
+    /// Whose it is: `base`, or a candidate's id.
+    pub(crate) name: String,
     /// Topmost first.
     pub(crate) layers: Vec<PathBuf>,
     /// Of what it is made of.
@@ -93,6 +96,12 @@ pub(crate) struct Errand<'a> {
     pub(crate) cpus: Option<Vec<usize>>,
     /// A directory that keeps what it writes; none where that is of no use.
     pub(crate) kept_in: Option<PathBuf>,
+    /// Whether all it writes to its streams is kept, up to its limit.
+    pub(crate) whole_output: bool,
+    /// Where all that it writes to its streams goes.
+    pub(crate) log: Option<PathBuf>,
+    /// Hidden places that it sees all the same: a judge's files.
+    pub(crate) shows: Vec<PathBuf>,
 }
 
 impl<'a> Errand<'a> {
@@ -107,6 +116,9 @@ impl<'a> Errand<'a> {
             hash_seed: TEST_HASH_SEED,
             cpus: None,
             kept_in: None,
+            whole_output: false,
+            log: None,
+            shows: Vec::new(),
         }
     }
 }
@@ -125,6 +137,12 @@ impl Ground {
         if errand.cpus.is_some() {
             call.sandbox.cpus = errand.cpus.clone();
         }
+        if errand.whole_output {
+            call.capture_bytes = call.limits.output_bytes.unwrap_or(DEFAULT_OUTPUT_BYTES);
+        }
+        if call.sandbox.level == Level::Strict {
+            call.sandbox.read.extend(errand.shows.iter().cloned());
+        }
         call.env = self.environment(errand);
         call.workspace = Some(Arc::new(Workspace {
             upper: match &errand.kept_in {
@@ -136,8 +154,8 @@ impl Ground {
                 },
             },
             private: Some(self.home.clone()),
-            shared: self.shared_on(tree),
-            hidden: self.hidden.clone(),
+            shared: self.shared_on(tree, errand),
+            hidden: self.hidden_from(errand),
             namespace: self.namespace,
             ..Workspace::new(self.at.clone(), tree.layers.clone())
         }));
@@ -150,12 +168,34 @@ impl Ground {
         tree: &Tree,
         errand: &Errand<'_>,
     ) -> Result<Outcome, EngineError> {
-        self.backend.execute(self.call(tree, errand)).await
+        let call = self.call(tree, errand);
+        let Some(place) = &errand.log else {
+            return self.backend.execute(call).await;
+        };
+        let (streams, writing) = to_files(place.clone());
+        let outcome = self.backend.submit_with(call, streams)?.await;
+        writing.await.ok(); // what could not be written is in the outcome, as far as that goes
+        outcome
     }
 
-    /// What is shared, with what the tree's build wrote there.
-    fn shared_on(&self, tree: &Tree) -> Vec<Shared> {
+    fn hidden_from(&self, errand: &Errand<'_>) -> Vec<PathBuf> {
+        let is_shown =
+            |place: &&PathBuf| !errand.shows.iter().any(|shown| shown.starts_with(place));
+        self.hidden.iter().filter(is_shown).cloned().collect()
+    }
+
+    /// What is shared, with what the tree's build wrote there, and what is shown of the repository besides.
+    fn shared_on(&self, tree: &Tree, errand: &Errand<'_>) -> Vec<Shared> {
         let mut all = self.shared.clone();
+        let inside = errand
+            .shows
+            .iter()
+            .filter(|place| place.starts_with(&self.at));
+        all.extend(inside.map(|place| Shared {
+            at: place.clone(),
+            source: place.clone(),
+            mode: SharedMode::ReadOnly,
+        }));
         let Some(kept) = &tree.built else {
             return all;
         };

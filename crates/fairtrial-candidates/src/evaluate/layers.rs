@@ -42,6 +42,7 @@ impl Layers {
     /// The base as it is.
     pub(crate) fn base(&self) -> Tree {
         Tree {
+            name: "base".to_owned(),
             layers: self.below.clone(),
             hash: self.hash.clone(),
             own: None,
@@ -60,6 +61,7 @@ impl Layers {
             staged.id
         )))?;
         Ok(Tree {
+            name: staged.id.to_string(),
             layers: std::iter::once(layer.clone())
                 .chain(self.below.iter().cloned())
                 .collect(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fairtrial_exec::{Holder, MachineLock, Outcome, Verdict};
+use fairtrial_exec::{Holder, MachineLock, Outcome, Surroundings, Verdict};
 
 use super::correctness::shown;
 use super::error::EvaluateError;
@@ -27,19 +27,21 @@ pub(crate) struct BenchErrand {
     pub(crate) timeout: Duration,
     pub(crate) cwd: Option<TreePath>,
     pub(crate) env: BTreeMap<String, String>,
-    /// How it ends well: 0, or what the base's tests exit with.
-    pub(crate) exit_code: i32,
+    /// Whether any exit code is well: of tests, whose results were compared already.
+    pub(crate) any_exit: bool,
 }
 
 /// What a race is run on.
 pub(crate) struct Track<'a> {
     pub(crate) ground: &'a Ground,
     pub(crate) lock: &'a MachineLock,
-    pub(crate) benches: Vec<BenchErrand>,
+    pub(crate) benches: &'a [BenchErrand],
     /// By side; the control runs on the base's.
-    pub(crate) trees: HashMap<Side, Tree>,
-    /// The processor that measured runs have to themselves.
-    pub(crate) cpu: Option<u32>,
+    pub(crate) trees: &'a HashMap<Side, Tree>,
+    /// The processors that measured runs have to themselves; none if they are not pinned.
+    pub(crate) cpus: &'a [usize],
+    /// What disturbs them.
+    pub(crate) surroundings: &'a Surroundings,
     /// Processes started so far.
     pub(crate) processes: &'a AtomicU64,
 }
@@ -145,23 +147,57 @@ impl Track<'_> {
             env: Some(&bench.env),
             timeout: Some(bench.timeout),
             hash_seed,
-            cpus: self.cpu.map(|cpu| vec![cpu as usize]),
+            cpus: (!self.cpus.is_empty()).then(|| self.cpus.to_vec()),
             ..Errand::new(&command)
         };
         tree.verify()?;
         self.processes.fetch_add(1, Ordering::Relaxed);
+        let before = self.surroundings.read();
         let outcome = self
             .ground
             .execute(tree, &errand)
             .await
             .map_err(|error| error.to_string())?;
+        let disturbance = self.surroundings.read().since(&before);
         if outcome.verdict == Verdict::SetupFailed {
             let error = outcome.error.as_ref().map(|error| error.message.clone());
             return Err(error.unwrap_or_else(|| "it could not be set up".to_owned()));
         }
-        let mut measured = measured(&outcome, bench.exit_code);
+        let mut measured = measured(&outcome, bench.any_exit);
+        measured.steal_s = disturbance.steal_s;
+        measured.pressure_s = disturbance.pressure_s;
         measured.tree_hash = Some(tree.hash.clone());
         Ok(measured)
+    }
+
+    /// How many processors a bench command keeps busy on the base.
+    pub(crate) async fn busy_cpus(
+        &self,
+        bench: &BenchErrand,
+        audience: &Audience,
+    ) -> Result<f64, EvaluateError> {
+        let waits = |holder: Holder| {
+            audience.tell(Event::LockWait {
+                holder: shown(&holder),
+            })
+        };
+        let held = self.lock.exclusive("calibration", waits).await;
+        let _held = held.map_err(EvaluateError::attempting("measuring"))?;
+        let ran = self
+            .run_once(bench, &self.trees[&Side::Base], bench.loops, 0)
+            .await;
+        let ran = ran.map_err(EvaluateError::Failed)?;
+        if let Some(why) = ran.failed {
+            let name = &bench.name;
+            return Err(EvaluateError::Baseline(format!(
+                "bench command `{name}` failed in the base: {why}"
+            )));
+        }
+        let share = ran
+            .cpu_s()
+            .zip(ran.wall_s)
+            .map(|(cpu_s, wall_s)| cpu_s / wall_s.max(1e-9));
+        Ok(share.unwrap_or(0.0))
     }
 
     /// How often a bench command is to loop so that a run takes long enough to be measured and no longer (CA-64).
@@ -242,7 +278,7 @@ fn on_the_base(side: &Side) -> Side {
 }
 
 /// An outcome as a race takes it.
-fn measured(outcome: &Outcome, exit_code: i32) -> Measured {
+fn measured(outcome: &Outcome, any_exit: bool) -> Measured {
     let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
     let metrics = &outcome.metrics;
     Measured {
@@ -252,18 +288,17 @@ fn measured(outcome: &Outcome, exit_code: i32) -> Measured {
         peak_rss_bytes: metrics.peak_rss_bytes,
         involuntary_switches: outcome.in_force.counters.involuntary_switches,
         isolation: Some(outcome.in_force.digest()),
-        failed: why_failed(outcome, exit_code),
+        failed: why_failed(outcome, any_exit),
         ..Measured::default()
     }
 }
 
 /// CA-76: what does not end as the base does is no gain, however fast.
-fn why_failed(outcome: &Outcome, exit_code: i32) -> Option<String> {
+fn why_failed(outcome: &Outcome, any_exit: bool) -> Option<String> {
     use fairtrial_exec::Exit;
     match (outcome.verdict, outcome.exit) {
-        (Verdict::Ok, _) if exit_code == 0 => None,
-        (Verdict::Exit, Some(Exit::Code(code))) if code == exit_code => None,
-        (Verdict::Ok, _) => Some(format!("exit code 0, where the base has {exit_code}")),
+        (Verdict::Ok, _) => None,
+        (Verdict::Exit, Some(Exit::Code(_))) if any_exit => None,
         (Verdict::Exit, Some(Exit::Code(code))) => {
             Some(format!("exit code {code}{}", last_words(outcome)))
         }

@@ -59,6 +59,8 @@ pub(crate) struct Places {
     pub(crate) output: PathBuf,
     /// Dependency directories: where each appears, and what appears.
     pub(crate) shared: Vec<PathBuf>,
+    /// The files of judges, which no candidate sees.
+    pub(crate) judges: Vec<PathBuf>,
     /// What the base never has.
     never: Vec<PathBuf>,
 }
@@ -93,18 +95,29 @@ impl Places {
             .candidates
             .iter()
             .map(|source| source.path().path.clone());
-        let judges = spec
-            .tests
-            .iter()
-            .filter_map(|test| test.judge.as_ref()?.files.as_ref());
-        let judges = judges.map(|files| files.path.clone());
+        let mut judges = Vec::new();
+        for (number, test) in spec.tests.iter().enumerate() {
+            if let Some(files) = test.judge.as_ref().and_then(|judge| judge.files.as_ref()) {
+                let key = format!("tests[{number}].judge.files");
+                let found = files
+                    .path
+                    .canonicalize()
+                    .ok()
+                    .filter(|files| files.is_dir());
+                judges.push(found.ok_or_else(|| missing(&key, &files.path))?);
+            }
+        }
         let own = spec.places.file.iter().cloned().chain([output.clone()]);
-        let never = sources.chain(judges).chain(own).map(|path| absolute(&path));
+        let never = sources
+            .chain(judges.iter().cloned())
+            .chain(own)
+            .map(|path| absolute(&path));
         let never = never.chain(shared.iter().cloned()).collect();
         Ok(Self {
             root,
             output,
             shared,
+            judges,
             never,
         })
     }

@@ -1,228 +1,401 @@
-//! The correct candidates measured against the base and each other.
+//! The correct candidates measured against the base and each other, round after round.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use fairtrial_exec::{Pin, Pinning, Surroundings, Usable, keep_off};
+
 use super::baseline::unusable;
+use super::correctness::Checking;
 use super::error::EvaluateError;
-use super::evaluator::Evaluator;
 use super::event::{Event, State};
 use super::field::Field;
 use super::ground::Tree;
-use super::measuring::{BenchErrand, Misfortunes, Track, benches};
-use super::record::Record;
+use super::measuring::{BenchErrand, Track, benches};
+use super::record::{Past, Record};
 use super::scene::Scene;
-use super::standing::Measured;
 use crate::cases::{Failure, FailureKind};
 use crate::evaluation::BenchFacts;
-use crate::measure::{self, Entrant, Metric, Race, Recorded, Side};
-use crate::spec::{Bench, Loops};
+use crate::measure::{
+    self, Entrant, Metric, Placing, Race, Recorded, Report, Settings, Side, Tally,
+};
+use crate::spec::{self, Bench, Loops, Spec};
 
-impl Evaluator {
-    /// Measures who is correct.
-    pub(super) async fn race(
-        &self,
-        scene: &mut Scene,
-        field: &mut Field,
-        mut trees: HashMap<Side, Tree>,
-    ) -> Result<Option<Measured>, EvaluateError> {
-        let entrants: Vec<Entrant> = field
-            .correct()
-            .filter_map(|(_, entry)| {
-                let staged = entry.staged.as_ref()?;
-                Some(Entrant {
-                    id: staged.id.to_string(),
-                    changed_lines: staged.size.changed_lines() as u64,
-                })
-            })
-            .collect();
-        let commands = self.bench_commands();
-        if entrants.is_empty() || commands.is_empty() {
+/// All races of an evaluation.
+#[derive(Debug)]
+pub(crate) struct Races {
+    settings: Settings,
+    commands: Vec<BenchErrand>,
+    calibrated: bool,
+    /// By bench command.
+    pub(crate) facts: BTreeMap<String, BenchFacts>,
+    /// By id, of the last race that each took part in.
+    pub(crate) placings: BTreeMap<String, Placing>,
+    /// Of the last race.
+    pub(crate) last: Option<Report>,
+    pub(crate) rounds: u32,
+    pub(crate) tally: Tally,
+    /// The trees of those who are measured, and of the base.
+    trees: HashMap<Side, Tree>,
+    pin: Pin,
+    /// Where measured processes run.
+    pub(crate) pinning: Option<Pinning>,
+    surroundings: Surroundings,
+}
+
+impl Races {
+    /// Races as the file says, none run yet; none at all where there is nothing to measure.
+    ///
+    /// # Errors
+    /// Nothing that was asked for can be measured here.
+    pub(crate) fn new(spec: &Spec, base: Tree) -> Result<Option<Self>, EvaluateError> {
+        let commands = bench_commands(spec);
+        if commands.is_empty() {
             return Ok(None);
         }
-        for entrant in &entrants {
-            let side = Side::Candidate(entrant.id.clone());
-            if let Entry::Vacant(place) = trees.entry(side) {
-                // Tested by an earlier process: its tree is made again.
-                let number = field.find(&entrant.id).expect("an entrant is a candidate");
-                let staged = field.entries[number]
-                    .staged
-                    .clone()
-                    .expect("an entrant is staged");
-                let tree = scene
-                    .checking
-                    .tree(&staged)
-                    .await
-                    .map_err(|failure| unusable(&failure))?;
-                place.insert(tree);
-            }
-        }
         let offered = [Metric::Wall, Metric::Cpu];
-        let metric = Metric::choose(&self.spec.measure.metrics, &offered);
+        let metric = Metric::choose(&spec.measure.metrics, &offered);
         let metric = metric.map_err(|error| EvaluateError::Failed(error.to_string()))?;
-        let checking = Arc::clone(&scene.checking);
-        let mut track = Track {
-            ground: &checking.ground,
-            lock: &checking.lock,
-            benches: commands,
-            trees,
-            cpu: None,
-            processes: &checking.processes,
-        };
-        let facts = self.calibrate(scene, &mut track).await?;
-        let settings = self.spec.measure.settings(metric);
-        let round = 1;
-        let fresh = Race::new(settings, round, benches(&track.benches), entrants.clone());
-        let fresh = fresh.map_err(|error| EvaluateError::Invalid(error.to_string()))?;
-        let mut race = self.go_on_racing(scene, fresh, round, &entrants)?;
-        for entrant in &entrants {
-            let number = field.find(&entrant.id).expect("an entrant is a candidate");
-            field.entries[number].state = State::Racing;
-            scene.telling.tell(Event::Candidate {
-                id: Some(entrant.id.clone()),
-                name: field.entries[number].name.clone(),
-                state: State::Racing,
-            });
-        }
-        let misfortunes = track.run(&mut race, &mut scene.telling).await?;
-        let report = race.report();
-        self.conclude(scene, field, &report, &misfortunes);
-        let runs = scene.telling.runs()?;
-        Ok(Some(Measured {
-            metric,
-            report,
-            facts,
-            cpu: None,
-            pinning: "not pinned".to_owned(),
-            runs,
+        Ok(Some(Self {
+            settings: spec.measure.settings(metric),
+            commands,
+            calibrated: false,
+            facts: BTreeMap::new(),
+            placings: BTreeMap::new(),
+            last: None,
+            rounds: 0,
+            tally: Tally::default(),
+            trees: HashMap::from([(Side::Base, base)]),
+            pin: match &spec.measure.pin {
+                spec::Pin::Auto => Pin::Auto,
+                spec::Pin::Off => Pin::Off,
+                spec::Pin::Cpus(cpus) => Pin::Cpus(cpus.iter().map(|cpu| *cpu as usize).collect()),
+            },
+            pinning: None,
+            surroundings: Surroundings::of(&[]),
         }))
     }
 
-    /// Recorded blocks count if they were measured on this machine since it was started (CA-97).
-    fn go_on_racing(
-        &self,
+    pub(crate) fn metric(&self) -> Metric {
+        self.settings.metric
+    }
+
+    /// Keeps the tree of a correct candidate until it is measured.
+    pub(crate) fn keep_tree(&mut self, id: &str, tree: Tree) {
+        self.trees.insert(Side::Candidate(id.to_owned()), tree);
+    }
+
+    /// The next race, of these candidates.
+    pub(crate) async fn run(
+        &mut self,
+        ids: &[String],
         scene: &mut Scene,
-        fresh: Race,
-        round: u32,
-        entrants: &[Entrant],
-    ) -> Result<Race, EvaluateError> {
-        let ids: Vec<String> = entrants.iter().map(|entrant| entrant.id.clone()).collect();
-        let machine = scene.machine.clone();
-        let same = scene.past.races.get(&round).is_some_and(|(raced, on)| {
-            *raced == ids && (&on.boot_id, &on.cpu) == (&machine.boot_id, &machine.cpu)
-        });
-        if !same {
+        field: &mut Field,
+    ) -> Result<Report, EvaluateError> {
+        let round = self.rounds + 1;
+        let entrants: Vec<Entrant> = ids.iter().filter_map(|id| entrant(field, id)).collect();
+        self.make_trees(&entrants, scene, field).await?;
+        self.calibrate(scene).await?;
+        let mut race = self.race(round, entrants.clone())?;
+        if let Some(recorded) = recorded(scene, round, &entrants)? {
+            race = measure::resume(race, &recorded).map_err(failed_base)?;
+        } else {
+            let (machine, runs_before) =
+                (scene.machine.clone(), scene.telling.runs()?.len() as u64);
+            let entrants = ids.to_vec();
             scene.telling.keep(&Record::Race {
                 round,
-                entrants: ids,
+                entrants,
                 machine,
+                runs_before,
             })?;
-            return Ok(fresh);
         }
-        let recorded = scene.telling.runs()?;
-        let recorded: Recorded = recorded.into_iter().collect();
-        measure::resume(fresh, &recorded)
-            .map_err(|failed| EvaluateError::Baseline(failed.to_string()))
-    }
-
-    async fn calibrate(
-        &self,
-        scene: &mut Scene,
-        track: &mut Track<'_>,
-    ) -> Result<BTreeMap<String, BenchFacts>, EvaluateError> {
-        let mut all = BTreeMap::new();
-        for number in 0..track.benches.len() {
-            let name = track.benches[number].name.clone();
-            let facts = match (track.benches[number].loops, scene.past.benches.get(&name)) {
-                (Some(loops), _) => BenchFacts {
-                    loops: Some(u64::from(loops)),
-                    startup_s: None,
-                },
-                (None, Some(known)) => known.clone(),
-                (None, None) => {
-                    let facts = track
-                        .calibrate(&track.benches[number], &scene.telling.audience)
-                        .await?;
-                    scene.telling.keep(&Record::Calibrated {
-                        bench: name.clone(),
-                        facts: facts.clone(),
-                    })?;
-                    facts
-                }
-            };
-            track.benches[number].loops = facts.loops.and_then(|loops| u32::try_from(loops).ok());
-            all.insert(name, facts);
+        for entrant in &entrants {
+            tell(scene, field, &entrant.id, State::Racing, None);
         }
-        Ok(all)
-    }
-
-    fn conclude(
-        &self,
-        scene: &Scene,
-        field: &mut Field,
-        report: &measure::Report,
-        misfortunes: &Misfortunes,
-    ) {
+        let checking = Arc::clone(&scene.checking);
+        let track = self.track(&checking);
+        let _kept_off = self.pinning.as_ref().map(keep_off);
+        let misfortunes = track.run(&mut race, &mut scene.telling).await?;
+        let report = race.report();
         for placing in &report.ranking {
-            let Some(number) = field.find(&placing.candidate.id) else {
-                continue;
-            };
-            let entry = &mut field.entries[number];
             let failure = placing.failure.as_ref().map(|why| {
                 match misfortunes.0.get(&placing.candidate.id) {
                     Some(why) => Failure::new(FailureKind::Infra, why.clone()),
                     None => Failure::new(FailureKind::BenchFailed, why.clone()),
                 }
             });
-            entry.state = match failure {
-                Some(_) => State::Failed,
-                None => State::Done,
-            };
-            entry.failure = failure;
-            scene.telling.tell(Event::Candidate {
-                id: entry.id(),
-                name: entry.name.clone(),
-                state: entry.state,
-            });
+            let state = failure.as_ref().map_or(State::Done, |_| State::Failed);
+            tell(scene, field, &placing.candidate.id, state, failure);
+        }
+        self.take(report.clone());
+        Ok(report)
+    }
+
+    /// A race that an earlier process ran to its end, judged again from its records.
+    pub(crate) fn recall(&mut self, scene: &Scene, field: &mut Field) -> Result<(), EvaluateError> {
+        self.recall_loops(&scene.past);
+        while let Some(raced) = scene
+            .past
+            .races
+            .get(&(self.rounds + 1))
+            .filter(|raced| raced.ended)
+        {
+            let entrants: Vec<Entrant> = raced
+                .entrants
+                .iter()
+                .filter_map(|id| entrant(field, id))
+                .collect();
+            let runs = scene.telling.runs()?;
+            let recorded: Recorded = runs.into_iter().skip(raced.runs_before as usize).collect();
+            let race = self.race(self.rounds + 1, entrants)?;
+            let report = measure::rescore(race, &recorded).map_err(failed_base)?;
+            for placing in &report.ranking {
+                let failure = placing
+                    .failure
+                    .as_ref()
+                    .map(|why| Failure::new(FailureKind::BenchFailed, why.clone()));
+                let state = failure.as_ref().map_or(State::Done, |_| State::Failed);
+                tell(scene, field, &placing.candidate.id, state, failure);
+            }
+            self.take(report);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, report: Report) {
+        self.rounds += 1;
+        let Tally {
+            runs,
+            blocks,
+            repeated,
+            flagged,
+        } = report.tally;
+        self.tally.runs += runs;
+        self.tally.blocks += blocks;
+        self.tally.repeated += repeated;
+        self.tally.flagged += flagged;
+        // Equal to the leader of another race says nothing about this one's.
+        self.placings
+            .values_mut()
+            .for_each(|placing| placing.equals_leader = false);
+        for placing in &report.ranking {
+            self.placings
+                .insert(placing.candidate.id.clone(), placing.clone());
+        }
+        self.last = Some(report);
+    }
+
+    /// Everybody who was measured, best first.
+    pub(crate) fn ranking(&self) -> Vec<Placing> {
+        let mut placings: Vec<Placing> = self.placings.values().cloned().collect();
+        measure::rank(&mut placings);
+        placings
+    }
+
+    fn race(&self, round: u32, entrants: Vec<Entrant>) -> Result<Race, EvaluateError> {
+        let race = Race::new(
+            self.settings.clone(),
+            round,
+            benches(&self.commands),
+            entrants,
+        );
+        race.map_err(|error| EvaluateError::Invalid(error.to_string()))
+    }
+
+    /// Of those that an earlier process tested they are made again.
+    async fn make_trees(
+        &mut self,
+        entrants: &[Entrant],
+        scene: &Scene,
+        field: &Field,
+    ) -> Result<(), EvaluateError> {
+        for entrant in entrants {
+            if let Entry::Vacant(place) = self.trees.entry(Side::Candidate(entrant.id.clone())) {
+                let staged = field
+                    .find(&entrant.id)
+                    .and_then(|number| field.entries[number].staged.clone());
+                let staged = staged.expect("an entrant is staged");
+                let tree = scene.checking.tree(&staged).await;
+                place.insert(tree.map_err(|failure| unusable(&failure))?);
+            }
+        }
+        Ok(())
+    }
+
+    fn recall_loops(&mut self, past: &Past) {
+        for (bench, facts) in &past.benches {
+            if let Some(command) = self
+                .commands
+                .iter_mut()
+                .find(|command| command.name == *bench)
+            {
+                command.loops = facts.loops.and_then(|loops| u32::try_from(loops).ok());
+                self.facts.insert(bench.clone(), facts.clone());
+            }
         }
     }
 
-    /// What is measured, by name.
-    fn bench_commands(&self) -> Vec<BenchErrand> {
-        match &self.spec.bench {
-            Bench::None => Vec::new(),
-            Bench::Commands(commands) => commands
-                .iter()
-                .map(|bench| BenchErrand {
-                    name: bench.name.clone(),
-                    command: bench.command.clone(),
-                    weight: bench.weight,
-                    loops: match bench.loops {
-                        Loops::Fixed(loops) => Some(loops),
-                        Loops::Auto => None,
-                    },
-                    timeout: bench.timeout,
-                    cwd: bench.cwd.clone(),
-                    env: bench.env.clone(),
-                    exit_code: 0,
-                })
-                .collect(),
-            Bench::ReuseTests => self
-                .spec
-                .tests
-                .iter()
-                .map(|test| BenchErrand {
-                    name: test.name.clone(),
-                    command: test.command.clone(),
-                    weight: 1.0,
-                    loops: Some(1),
-                    timeout: test.timeout,
-                    cwd: test.cwd.clone(),
-                    env: test.env.clone(),
-                    exit_code: 0,
-                })
-                .collect(),
+    /// Finds how often each bench command loops: once, and the same for all sides and rounds.
+    async fn calibrate(&mut self, scene: &mut Scene) -> Result<(), EvaluateError> {
+        if std::mem::replace(&mut self.calibrated, true) {
+            return Ok(());
         }
+        self.recall_loops(&scene.past);
+        for number in 0..self.commands.len() {
+            let command = &self.commands[number];
+            let name = command.name.clone();
+            if self.facts.contains_key(&name) {
+                continue;
+            }
+            let facts = match command.loops {
+                Some(loops) => BenchFacts {
+                    loops: Some(u64::from(loops)),
+                    startup_s: None,
+                },
+                None => {
+                    let checking = Arc::clone(&scene.checking);
+                    self.track(&checking)
+                        .calibrate(command, &scene.telling.audience)
+                        .await?
+                }
+            };
+            scene.telling.keep(&Record::Calibrated {
+                bench: name.clone(),
+                facts: facts.clone(),
+            })?;
+            self.commands[number].loops = facts.loops.and_then(|loops| u32::try_from(loops).ok());
+            self.facts.insert(name, facts);
+        }
+        self.choose_processors(scene).await
+    }
+
+    /// Decides where measured processes run (CA-73).
+    async fn choose_processors(&mut self, scene: &Scene) -> Result<(), EvaluateError> {
+        let mut busiest = 0.0_f64;
+        for command in &self.commands {
+            let busy = self
+                .track(&scene.checking)
+                .busy_cpus(command, &scene.telling.audience)
+                .await?;
+            busiest = busiest.max(busy);
+        }
+        let pinning = Pinning::choose(&self.pin, &Usable::now(), busiest);
+        let pinning = pinning.map_err(|error| EvaluateError::Failed(error.to_string()))?;
+        self.surroundings = Surroundings::of(measured_on(Some(&pinning)));
+        self.pinning = Some(pinning);
+        Ok(())
+    }
+
+    fn track<'a>(&'a self, checking: &'a Checking) -> Track<'a> {
+        Track {
+            ground: &checking.ground,
+            lock: &checking.lock,
+            benches: &self.commands,
+            trees: &self.trees,
+            cpus: measured_on(self.pinning.as_ref()),
+            surroundings: &self.surroundings,
+            processes: &checking.processes,
+        }
+    }
+
+    /// The processors that measured processes have to themselves.
+    pub(crate) fn cpus(&self) -> &[usize] {
+        measured_on(self.pinning.as_ref())
+    }
+}
+
+fn measured_on(pinning: Option<&Pinning>) -> &[usize] {
+    match pinning {
+        Some(Pinning::On { measuring, .. }) => measuring,
+        _ => &[],
+    }
+}
+
+/// Blocks of a race that was broken off count if it is the same race, on this machine, since it was started (CA-97).
+fn recorded(
+    scene: &Scene,
+    round: u32,
+    entrants: &[Entrant],
+) -> Result<Option<Recorded>, EvaluateError> {
+    let Some(raced) = scene.past.races.get(&round) else {
+        return Ok(None);
+    };
+    let same_field = raced
+        .entrants
+        .iter()
+        .eq(entrants.iter().map(|entrant| &entrant.id));
+    let same_machine = (&raced.machine.boot_id, &raced.machine.cpu)
+        == (&scene.machine.boot_id, &scene.machine.cpu);
+    if !same_field || !same_machine {
+        return Ok(None);
+    }
+    let runs = scene
+        .telling
+        .runs()?
+        .into_iter()
+        .skip(raced.runs_before as usize);
+    Ok(Some(runs.collect()))
+}
+
+fn failed_base(failed: measure::BaseFailed) -> EvaluateError {
+    EvaluateError::Baseline(failed.to_string())
+}
+
+fn entrant(field: &Field, id: &str) -> Option<Entrant> {
+    let staged = field.entries[field.find(id)?].staged.as_ref()?;
+    Some(Entrant {
+        id: id.to_owned(),
+        changed_lines: staged.size.changed_lines() as u64,
+    })
+}
+
+fn tell(scene: &Scene, field: &mut Field, id: &str, state: State, failure: Option<Failure>) {
+    let Some(number) = field.find(id) else { return };
+    let entry = &mut field.entries[number];
+    entry.state = state;
+    entry.failure = failure;
+    scene.telling.tell(Event::Candidate {
+        id: entry.id(),
+        name: entry.name.clone(),
+        state,
+    });
+}
+
+/// What is measured, by name.
+fn bench_commands(spec: &Spec) -> Vec<BenchErrand> {
+    match &spec.bench {
+        Bench::None => Vec::new(),
+        Bench::Commands(commands) => commands
+            .iter()
+            .map(|bench| BenchErrand {
+                name: bench.name.clone(),
+                command: bench.command.clone(),
+                weight: bench.weight,
+                loops: match bench.loops {
+                    Loops::Fixed(loops) => Some(loops),
+                    Loops::Auto => None,
+                },
+                timeout: bench.timeout,
+                cwd: bench.cwd.clone(),
+                env: bench.env.clone(),
+                any_exit: false,
+            })
+            .collect(),
+        Bench::ReuseTests => spec
+            .tests
+            .iter()
+            .map(|test| BenchErrand {
+                name: test.name.clone(),
+                command: test.command.clone(),
+                weight: 1.0,
+                loops: Some(1),
+                timeout: test.timeout,
+                cwd: test.cwd.clone(),
+                env: test.env.clone(),
+                any_exit: true,
+            })
+            .collect(),
     }
 }

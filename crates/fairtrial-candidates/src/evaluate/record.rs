@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::correctness::{Checked, Tested};
 use crate::evaluation::{BaseFacts, BenchFacts, Machine, ProviderFacts};
+use crate::search;
 
 /// Of the journal's layout.
 pub(crate) const JOURNAL_VERSION: u32 = 1;
@@ -38,12 +39,15 @@ pub(crate) enum Record {
     /// A race begins: its runs are in another file.
     Race {
         round: u32,
-        /// Numbers of series begin with it: runs of another boot are not taken for this one's.
         entrants: Vec<String>,
         machine: Machine,
+        /// Runs that were on record before: they are not this race's, even if they have its name.
+        runs_before: u64,
     },
-    /// What a proposer was asked or answered.
-    Proposal { entry: Value },
+    /// It has ended.
+    Raced { round: u32 },
+    /// What the search was told or decided.
+    Search { record: search::Record },
 }
 
 /// What a journal says.
@@ -53,9 +57,18 @@ pub(crate) struct Past {
     pub(crate) baseline: HashMap<(String, u32), Tested>,
     pub(crate) checked: HashMap<String, Checked>,
     pub(crate) benches: BTreeMap<String, BenchFacts>,
-    /// By round: who raced, and where.
-    pub(crate) races: BTreeMap<u32, (Vec<String>, Machine)>,
-    pub(crate) proposals: Vec<Value>,
+    /// By round.
+    pub(crate) races: BTreeMap<u32, PastRace>,
+    pub(crate) search: Vec<search::Record>,
+}
+
+/// A race that was begun.
+#[derive(Debug)]
+pub(crate) struct PastRace {
+    pub(crate) entrants: Vec<String>,
+    pub(crate) machine: Machine,
+    pub(crate) runs_before: u64,
+    pub(crate) ended: bool,
 }
 
 /// How it began.
@@ -64,7 +77,6 @@ pub(crate) struct Begun {
     pub(crate) version: u32,
     pub(crate) spec: Value,
     pub(crate) base: BaseFacts,
-    pub(crate) provider: ProviderFacts,
 }
 
 impl FromIterator<Record> for Past {
@@ -76,14 +88,12 @@ impl FromIterator<Record> for Past {
                     version,
                     spec,
                     base,
-                    provider,
                     ..
                 } => {
                     past.begun = Some(Begun {
                         version,
                         spec,
                         base,
-                        provider,
                     });
                 }
                 Record::WentOn { .. } => {}
@@ -100,10 +110,25 @@ impl FromIterator<Record> for Past {
                     round,
                     entrants,
                     machine,
+                    runs_before,
                 } => {
-                    past.races.insert(round, (entrants, machine));
+                    let ended = false;
+                    past.races.insert(
+                        round,
+                        PastRace {
+                            entrants,
+                            machine,
+                            runs_before,
+                            ended,
+                        },
+                    );
                 }
-                Record::Proposal { entry } => past.proposals.push(entry),
+                Record::Raced { round } => {
+                    if let Some(race) = past.races.get_mut(&round) {
+                        race.ended = true;
+                    }
+                }
+                Record::Search { record } => past.search.push(record),
             }
         }
         past

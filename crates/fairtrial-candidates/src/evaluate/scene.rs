@@ -45,7 +45,7 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn warn(&mut self, warning: Option<String>) {
-        for warning in warning {
+        if let Some(warning) = warning {
             self.telling.audience.warn(warning.clone());
             self.warnings.push(warning);
         }
@@ -101,6 +101,8 @@ impl Evaluator {
             tests: self.spec.tests.clone(),
             plugin: plugin(root.path())?,
             built: directory(root.path(), "built")?,
+            logs: places.output.join("logs"),
+            judged: directory(root.path(), "judged")?,
             audience: audience.clone(),
             processes: AtomicU64::new(0),
         };
@@ -262,7 +264,8 @@ impl Evaluator {
             .iter()
             .map(|(name, value)| (name.into(), value.into()));
         let snapshots = snapshot.path().parent().and_then(Path::parent);
-        let layers = ["layers", "history", "built", "room"].map(|name| root.path().join(name));
+        let layers =
+            ["layers", "history", "built", "judged", "room"].map(|name| root.path().join(name));
         let mut sandbox = spec.sandbox.clone();
         if sandbox.level == Level::Strict {
             sandbox.read.push(root.path().join(PLUGIN));
@@ -274,6 +277,7 @@ impl Evaluator {
             hidden: layers
                 .into_iter()
                 .chain(snapshots.map(Path::to_owned))
+                .chain(places.judges.iter().cloned())
                 .collect(),
             limits: spec.limits.clone(),
             sandbox,

@@ -1,75 +1,52 @@
 //! The report, from all that is known.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
-use serde_json::Value;
-
+use super::course::Course;
+use super::error::EvaluateError;
 use super::event::State;
 use super::field::{Field, Number};
+use super::racing::Races;
 use crate::cases::Baseline;
 use crate::evaluation::{
-    BaseFacts, BaselineFacts, BenchFacts, Costs, Evaluation, EvaluationReport, Machine,
-    Measurement, MedianMetrics, ProviderFacts, QuarantinedCase, REPORT_VERSION,
+    BaselineFacts, Costs, Evaluation, EvaluationReport, Measurement, MedianMetrics,
+    QuarantinedCase, REPORT_VERSION,
 };
-use crate::measure::{Metric, Placing, Report, Run, Side};
+use crate::measure::{Placing, Run, Side};
 use crate::spec::Spec;
 use crate::stage::Lineage;
 
-/// What races gave.
-#[derive(Debug)]
-pub(crate) struct Measured {
-    pub(crate) metric: Metric,
-    pub(crate) report: Report,
-    pub(crate) facts: BTreeMap<String, BenchFacts>,
-    pub(crate) cpu: Option<u32>,
-    pub(crate) pinning: String,
-    /// All runs, for medians.
-    pub(crate) runs: Vec<Run>,
-}
-
-/// All that is known.
-pub(crate) struct Known<'a> {
-    pub(crate) spec: &'a Spec,
-    pub(crate) base: BaseFacts,
-    pub(crate) machine: Machine,
-    pub(crate) provider: ProviderFacts,
-    pub(crate) baseline: &'a Baseline,
-    pub(crate) field: &'a Field,
-    pub(crate) measured: Option<Measured>,
-    pub(crate) costs: Costs,
-    pub(crate) warnings: Vec<String>,
-    pub(crate) proposals: Vec<Value>,
-}
-
 /// Puts the report together.
-pub(crate) fn report(known: Known<'_>) -> EvaluationReport {
-    let ranking = known
-        .measured
-        .as_ref()
-        .map_or(&[][..], |measured| &measured.report.ranking);
-    let medians = known
-        .measured
-        .as_ref()
-        .map(|measured| medians(&measured.runs))
-        .unwrap_or_default();
-    let race = known.measured.as_ref().map(|measured| &measured.report);
-    EvaluationReport {
+pub(crate) fn report(spec: &Spec, course: &Course<'_>) -> Result<EvaluationReport, EvaluateError> {
+    let scene = &*course.scene;
+    let races = course.races.as_ref().filter(|races| races.last.is_some());
+    let ranking = races.map_or_else(Vec::new, Races::ranking);
+    let medians = medians(&scene.telling.runs()?);
+    let last = races.and_then(|races| races.last.as_ref());
+    let standings = Standings::new(&course.field, &ranking);
+    let winner = last.and_then(|last| last.winner.as_deref());
+    let ledger = course.search.ledger();
+    Ok(EvaluationReport {
         version: REPORT_VERSION,
-        spec: known.spec.to_json(),
-        base: known.base,
-        machine: known.machine,
-        provider: known.provider,
-        baseline: baseline(known.baseline, known.spec.baseline.runs),
-        noise_floor: race.and_then(|race| race.noise_floor),
-        aa_failed: race.is_some_and(|race| race.aa_failed),
-        evaluations: evaluations(known.field, ranking, &medians),
-        winner: race.and_then(|race| race.winner.clone()),
-        measurement: known.measured.map(|measured| measurement(measured)),
+        spec: spec.to_json(),
+        base: scene.facts.clone(),
+        machine: scene.machine.clone(),
+        provider: scene.provided.facts.clone(),
+        baseline: baseline(&course.baseline, spec.baseline.runs),
+        noise_floor: last.and_then(|last| last.noise_floor),
+        aa_failed: last.is_some_and(|last| last.aa_failed),
+        winner: winner.and_then(|id| standings.representative(id)),
+        evaluations: standings.evaluations(&medians),
+        measurement: races.map(measurement),
         profile: None,
-        proposals: known.proposals,
-        costs: known.costs,
-        warnings: known.warnings,
-    }
+        proposals: spec.search.as_ref().map(|_| ledger),
+        costs: Costs {
+            processes: scene.checking.processes.load(Ordering::Relaxed),
+            ..scene.costs
+        },
+        warnings: scene.warnings.clone(),
+    })
 }
 
 fn baseline(baseline: &Baseline, runs: u32) -> BaselineFacts {
@@ -92,89 +69,113 @@ fn baseline(baseline: &Baseline, runs: u32) -> BaselineFacts {
     }
 }
 
-fn measurement(measured: Measured) -> Measurement {
-    let tally = measured.report.tally;
+fn measurement(races: &Races) -> Measurement {
     Measurement {
-        metric: measured.metric.to_string(),
-        pinned_to: measured.cpu,
-        pinning: measured.pinning,
-        benches: measured.facts,
-        runs: tally.runs,
-        blocks: tally.blocks,
-        repeated: tally.repeated,
-        flagged: tally.flagged,
+        metric: races.metric().to_string(),
+        pinned_to: races.cpus().to_vec(),
+        pinning: races
+            .pinning
+            .as_ref()
+            .map_or_else(String::new, ToString::to_string),
+        benches: races.facts.clone(),
+        rounds: races.rounds,
+        runs: races.tally.runs,
+        blocks: races.tally.blocks,
+        repeated: races.tally.repeated,
+        flagged: races.tally.flagged,
     }
 }
 
-/// Those that were measured in their order, then those that are correct, then the rest as they were given (CA-80).
-fn evaluations(
-    field: &Field,
-    ranking: &[Placing],
-    medians: &HashMap<Side, MedianMetrics>,
-) -> Vec<Evaluation> {
-    let lineages = field.lineages();
-    let places: HashMap<&str, usize> = ranking
-        .iter()
-        .enumerate()
-        .map(|(place, placing)| (placing.candidate.id.as_str(), place))
-        .collect();
-    let mut order: Vec<Number> = (0..field.entries.len()).collect();
-    let group = |number: &Number| {
-        let entry = &field.entries[*number];
-        let stands = entry.duplicate_of.is_none() && entry.is_correct();
-        let place = entry
-            .id()
-            .and_then(|id| places.get(id.as_str()).copied())
-            .filter(|_| stands);
-        (
-            place.unwrap_or(usize::MAX),
-            !stands,
-            entry.duplicate_of.is_some(),
-            *number,
-        )
-    };
-    order.sort_by_key(group);
-    let mut rank = 0;
-    let one = |number: Number| {
-        let entry = &field.entries[number];
-        let stands = entry.duplicate_of.is_none() && entry.is_correct();
-        rank += u32::from(stands);
-        let id = entry.id();
-        let placing = id
-            .as_deref()
-            .and_then(|id| places.get(id))
-            .map(|place| &ranking[*place]);
+/// Who stands where.
+struct Standings<'a> {
+    field: &'a Field,
+    ranking: &'a [Placing],
+    /// By candidate: its place in the ranking, or that of an equal which it stands for.
+    places: HashMap<Number, usize>,
+}
+
+impl<'a> Standings<'a> {
+    fn new(field: &'a Field, ranking: &'a [Placing]) -> Self {
+        let mut places = HashMap::new();
+        for (place, placing) in ranking.iter().enumerate() {
+            if let Some(number) = field.find(&placing.candidate.id) {
+                let stands = field.entries[number].duplicate_of.unwrap_or(number);
+                places.entry(stands).or_insert(place);
+            }
+        }
+        Self {
+            field,
+            ranking,
+            places,
+        }
+    }
+
+    /// The id of the one that stands for a candidate (CA-18).
+    fn representative(&self, id: &str) -> Option<String> {
+        let number = self.field.find(id)?;
+        let stands = self.field.entries[number].duplicate_of.unwrap_or(number);
+        self.field.entries[stands].id()
+    }
+
+    /// It has a rank.
+    fn stands(&self, number: Number) -> bool {
+        let entry = &self.field.entries[number];
+        entry.duplicate_of.is_none() && entry.is_correct()
+    }
+
+    /// Those that were measured in their order, then those that are correct, then the rest as they were given (CA-80).
+    fn evaluations(&self, medians: &HashMap<Side, MedianMetrics>) -> Vec<Evaluation> {
+        let lineages = self.field.lineages();
+        let mut order: Vec<Number> = (0..self.field.entries.len()).collect();
+        order.sort_by_key(|number| {
+            let stands = self.stands(*number);
+            let place = self.places.get(number).copied().filter(|_| stands);
+            let is_copy = self.field.entries[*number].duplicate_of.is_some();
+            (place.unwrap_or(usize::MAX), !stands, is_copy, *number)
+        });
+        let mut rank = 0;
+        let ranked = order.into_iter().map(|number| {
+            let stands = self.stands(number);
+            rank += u32::from(stands);
+            self.evaluation(number, stands.then_some(rank), &lineages[number], medians)
+        });
+        ranked.collect()
+    }
+
+    fn evaluation(
+        &self,
+        number: Number,
+        rank: Option<u32>,
+        lineage: &Lineage,
+        medians: &HashMap<Side, MedianMetrics>,
+    ) -> Evaluation {
+        let entry = &self.field.entries[number];
+        let placing = self.places.get(&number).map(|place| &self.ranking[*place]);
         let placing = placing.filter(|_| entry.duplicate_of.is_none());
-        let Lineage {
-            parent,
-            origin,
-            generation,
-            ..
-        } = lineages[number].clone();
+        let side = placing.map(|placing| Side::Candidate(placing.candidate.id.clone()));
         Evaluation {
-            rank: stands.then_some(rank),
+            rank,
+            id: entry.id(),
             name: entry.name.clone(),
-            parent,
-            origin,
-            generation,
+            parent: lineage.parent.clone(),
+            origin: lineage.origin,
+            generation: lineage.generation,
             state: match entry.state {
                 State::Correct => State::Done,
                 state => state,
             },
-            duplicate_of: entry.duplicate_of.and_then(|of| field.entries[of].id()),
+            duplicate_of: entry
+                .duplicate_of
+                .and_then(|of| self.field.entries[of].id()),
             failure: entry.failure.clone(),
             cases: entry.cases,
             judgement: placing.and_then(|placing| placing.judgement.clone()),
             confirmation: placing.and_then(|placing| placing.confirmation.clone()),
-            metrics: id
-                .as_ref()
-                .and_then(|id| medians.get(&Side::Candidate(id.clone())).copied()),
+            metrics: side.and_then(|side| medians.get(&side).copied()),
             size: entry.staged.as_ref().map(|staged| staged.size),
             meta: entry.meta.clone(),
-            id,
         }
-    };
-    order.into_iter().map(one).collect()
+    }
 }
 
 /// Medians of what was measured of each side, calibration apart.

@@ -26,9 +26,9 @@ pub(super) fn section(out: &mut String, source: &Source<'_>) {
              level of its last look (together a wrong verdict in at most {} of evaluations). Left of 1 is faster; less than \
              {}, the shaded band, does not count.</p>\n",
             match &*measured.metric {
-                "wall" => "wall time",
-                "cpu" => "processor time",
-                other => other,
+                "wall" => "wall time".to_owned(),
+                "cpu" => "processor time".to_owned(),
+                other => short(other, 40),
             },
             percent(measure["alpha"].as_f64().unwrap_or(0.0)),
             percent(min_effect),
@@ -67,7 +67,8 @@ pub(super) fn section(out: &mut String, source: &Source<'_>) {
 
 fn row(source: &Source<'_>, one: &Evaluation) -> Option<Row> {
     let said = one.judgement.as_ref()?;
-    let points = side(one).and_then(|side| source.blocks.race(&side));
+    let points = side(source, one);
+    let points = points.as_ref().and_then(|side| source.blocks.race(side));
     Some(Row {
         label: one.name.clone(),
         ratio: said.ratio,
@@ -80,8 +81,17 @@ fn row(source: &Source<'_>, one: &Evaluation) -> Option<Row> {
     })
 }
 
-fn side(one: &Evaluation) -> Option<Side> {
-    one.id.clone().map(Side::Candidate)
+/// Its name in the record: that of an equal, where it stands for one that was measured (CA-18).
+fn side(source: &Source<'_>, one: &Evaluation) -> Option<Side> {
+    let copies = source
+        .report
+        .evaluations
+        .iter()
+        .filter(|other| other.duplicate_of.is_some() && other.duplicate_of == one.id);
+    let mut sides = std::iter::once(one)
+        .chain(copies)
+        .filter_map(|one| one.id.clone().map(Side::Candidate));
+    sides.find(|side| source.blocks.race(side).is_some())
 }
 
 /// Small multiples.
@@ -91,7 +101,9 @@ fn blocks(out: &mut String, source: &Source<'_>, drawn: &[&Evaluation]) {
          is the median; a hollow point was disturbed and kept.</p>\n<div class=\"multiples\">",
     );
     for one in drawn {
-        let Some(side) = side(one) else { continue };
+        let Some(side) = side(source, one) else {
+            continue;
+        };
         let raced = source.blocks.race(&side);
         let again = source.blocks.confirmation(&side);
         for (series, points) in raced.into_iter().chain(again) {
@@ -164,9 +176,14 @@ fn terms(out: &mut String, source: &Source<'_>) {
     let Some(measured) = &source.report.measurement else {
         return;
     };
-    let pinned = match measured.pinned_to {
-        Some(cpu) => format!("processor {cpu}: {}", short(&measured.pinning, 300)),
-        None => short(&measured.pinning, 300),
+    let cpus: Vec<String> = measured.pinned_to.iter().map(ToString::to_string).collect();
+    let pinned = match cpus.is_empty() {
+        true => short(&measured.pinning, 300),
+        false => format!(
+            "processor {}: {}",
+            cpus.join(", "),
+            short(&measured.pinning, 300)
+        ),
     };
     let mut rows = vec![
         [

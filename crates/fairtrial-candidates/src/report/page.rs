@@ -174,7 +174,7 @@ fn navigation(out: &mut String, source: &Source<'_>) {
         ("profile", "Profile", report.profile.is_some()),
         ("failures", "Failures", true),
         ("lineage", "Lineage", lineage::is_told(report)),
-        ("proposals", "Proposals", !report.proposals.is_empty()),
+        ("proposals", "Proposals", report.proposals.is_some()),
         ("baseline", "Baseline", true),
         ("machine", "Machine and costs", true),
         ("asked", "What was asked", true),

@@ -7,6 +7,7 @@ use crate::evaluation::{
     ProfileReport, QuarantinedCase, SideProfile,
 };
 use crate::measure::{Bench, Entrant, Measured, Race, Run, Settings, Side};
+use crate::search::Ledger;
 use crate::stage::Origin;
 
 /// What nobody may be able to do to a page.
@@ -95,7 +96,7 @@ fn measured() -> (EvaluationReport, Vec<Run>) {
             ..Measurement::default()
         }),
         profile: None,
-        proposals: Vec::new(),
+        proposals: None,
         costs: Default::default(),
         warnings: Vec::new(),
     };
@@ -136,6 +137,23 @@ fn failure(text: &str) -> Failure {
     }
 }
 
+/// A ledger that says `text` wherever it can.
+fn ledger(text: &str) -> Ledger {
+    let malformed = json!({"problem": text, "excerpt": text, "bytes": 1});
+    let candidate =
+        json!({"name": text, "parent": text, "note": text, "fate": {"not_run": {"why": text}}});
+    let entry = json!({
+        "id": "r-1", "kind": "repair", "n": 1, "parents": [text], "ancestry": [text], "state": "failed", "asked_s": 1.0,
+        "ended_s": 2.0, "tokens": 5, "error": text, "malformed": [malformed], "candidates": [candidate],
+    });
+    Ledger {
+        entries: vec![serde_json::from_value(entry).unwrap()],
+        proposer_dead: Some(text.to_owned()),
+        stopped: Some(text.to_owned()),
+        ..Ledger::default()
+    }
+}
+
 /// Everything that somebody else may have written, written by an enemy.
 fn hostile(text: &str) -> EvaluationReport {
     let (mut report, _) = measured();
@@ -149,9 +167,7 @@ fn hostile(text: &str) -> EvaluationReport {
     report.provider.skipped = vec![(said(), said())];
     report.spec["tests"] = json!([{ "name": text }]);
     report.warnings = vec![said()];
-    report.proposals = vec![
-        json!({"id": text, "kind": text, "state": text, "error": text, "parents": [text], "candidates": [{"name": text}]}),
-    ];
+    report.proposals = Some(ledger(text));
     report.baseline.quarantined = vec![QuarantinedCase {
         test: said(),
         case: said(),

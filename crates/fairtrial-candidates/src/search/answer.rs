@@ -64,7 +64,9 @@ impl Malformed {
         // Scrubbed before it is cut: half a secret would not be found.
         let beginning = &beginning[..beginning.len().min(KEPT_BYTES + secrets.longest())];
         let mut excerpt = secrets.scrubbed(&String::from_utf8_lossy(beginning));
-        excerpt.truncate(excerpt.floor_char_boundary(KEPT_BYTES));
+        while excerpt.len() > KEPT_BYTES {
+            excerpt.pop();
+        }
         Self {
             problem: secrets.scrubbed(&problem.into()),
             excerpt,

@@ -19,7 +19,7 @@ use super::ledger::{Fate, Found, Ledger, Record, Stray};
 use super::settings::Settings;
 use crate::measure::Report;
 use crate::stage::{Given, Origin, Place};
-use requested::{Requested, Standing};
+use requested::{Held, Requested, Standing};
 use rules::Wanted;
 
 /// What a search is told once.
@@ -304,9 +304,36 @@ impl Search {
         let origin = request.ask.kind.origin();
         let held = &mut request.proposals[id.index];
         held.fate = Fate::Running;
+        let held = held.clone();
+        Some(self.proposal(id, origin, &held))
+    }
+
+    /// Proposed candidates that an earlier process settled, in their order: for whoever keeps the candidates themselves.
+    #[must_use]
+    pub fn settled(&self) -> Vec<Proposal> {
+        let all = self.requests.iter().flat_map(|request| {
+            let numbered = request.proposals.iter().enumerate();
+            numbered.map(move |(index, held)| (request, index, held))
+        });
+        let settled = all.filter(|(_, _, held)| {
+            matches!(held.fate, Fate::Evaluated { .. } | Fate::Duplicate { .. })
+        });
+        settled
+            .map(|(request, index, held)| {
+                let request_id = request.ask.id;
+                let id = ProposalId {
+                    request: request_id,
+                    index,
+                };
+                self.proposal(id, request.ask.kind.origin(), held)
+            })
+            .collect()
+    }
+
+    fn proposal(&self, id: ProposalId, origin: Origin, held: &Held) -> Proposal {
         let note = held.proposed.note.clone();
         let meta = note.map(|note| Map::from_iter([("note".to_owned(), Value::from(note))]));
-        Some(Proposal {
+        Proposal {
             id,
             origin,
             generation: self.family.generation(&held.parent) + 1,
@@ -317,7 +344,7 @@ impl Search {
                 parent: Some(held.parent.clone()),
                 meta,
             },
-        })
+        }
     }
 
     /// What is to be done now. `busy` says whether given candidates wait for phase 1, or anybody is in it.

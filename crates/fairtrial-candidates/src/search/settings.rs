@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 /// How far a search goes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Requests that may be open at once.
     pub concurrency: usize,
@@ -20,7 +18,7 @@ pub struct Settings {
 }
 
 /// When a failure is sent back to be repaired.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Repair {
     /// Repairs in all.
     pub max: usize,
@@ -31,7 +29,7 @@ pub struct Repair {
 }
 
 /// How candidates that proved faster are varied.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refine {
     /// So many of a race.
     pub top: usize,
@@ -40,7 +38,7 @@ pub struct Refine {
 }
 
 /// How descendants of a refined candidate are varied.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adaptive {
     /// Requests for a candidate and its ancestors.
     pub per_lineage: usize,
@@ -49,7 +47,7 @@ pub struct Adaptive {
 }
 
 /// When to stop asking.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Proposed candidates that are tried; those given do not count.
     pub candidates: usize,
@@ -102,7 +100,7 @@ pub enum ProposerSettings {
 pub struct CommandSettings {
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// The longest it may take over one request.
+    /// The longest it may be asked something and answer nothing.
     pub timeout: Duration,
     /// How often it is started again.
     pub restarts: u32,

@@ -46,6 +46,12 @@ impl<'n, 'r> Field<'n, 'r> {
 
     /// As others put it, who say what to do, too.
     pub(super) fn object<T>(&self, code: &'static str, problem: &str) -> Option<T> {
+        const LONGEST: usize = 300;
+        let end = problem.char_indices().nth(LONGEST);
+        let problem = match end {
+            Some((end, _)) => format!("{}...", &problem[..end]),
+            None => problem.to_owned(),
+        };
         self.fault(code, format!("`{}`: {problem}", self.name), "");
         None
     }

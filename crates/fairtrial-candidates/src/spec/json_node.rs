@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairtrial_document::fault::{Fault, Place, fault};
+use fairtrial_document::fault::{Fault, Place, fault, short};
 use fairtrial_document::node::{Content, DEEPEST, Entry, Node};
 use fairtrial_document::value::Value;
 use serde_json::{Number, Value as Json};
@@ -48,7 +48,7 @@ impl Counter {
             }
             Json::Object(entries) => {
                 let entry = |(key, value): (String, Json)| {
-                    let path = key_path(path, &key);
+                    let path = key_path(path, &short(&key).replace(char::is_control, " "));
                     Ok(Entry {
                         key: Node::scalar(self.place(&path), Value::Text(key)),
                         value: self.node(value, &path, depth + 1)?,

@@ -33,6 +33,8 @@ impl Reader {
         message: impl Into<String>,
         hint: impl Into<String>,
     ) {
+        // One line, whatever was written.
+        let message = message.into().replace(char::is_control, " ");
         let fault = fault(place, code, message, hint);
         self.faults.borrow_mut().push(fault);
     }

@@ -8,6 +8,7 @@ use super::command::Command;
 use super::field::Field;
 use super::reader::Record;
 use super::units::seconds;
+use crate::search;
 
 /// How more candidates are asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,6 +132,65 @@ impl Default for Search {
                 wall: None,
                 tokens: None,
             },
+        }
+    }
+}
+
+impl Search {
+    /// As the search loop takes them.
+    pub(crate) fn settings(&self) -> search::Settings {
+        let Self {
+            repair,
+            refine,
+            adaptive,
+            budget,
+            ..
+        } = self;
+        search::Settings {
+            concurrency: self.concurrency as usize,
+            repair: search::Repair {
+                max: repair.max as usize,
+                stop_at_correct: repair.stop_at_correct as usize,
+                max_diff_share: repair.max_diff_share,
+            },
+            refine: search::Refine {
+                top: refine.top as usize,
+                batch: refine.batch,
+            },
+            adaptive: search::Adaptive {
+                per_lineage: adaptive.per_lineage as usize,
+                total: adaptive.total as usize,
+            },
+            budget: search::Budget {
+                candidates: budget.candidates as usize,
+                requests: budget.requests as usize,
+                wall: budget.wall,
+                tokens: budget.tokens,
+            },
+        }
+    }
+}
+
+impl CommandProposer {
+    pub(crate) fn settings(&self) -> search::CommandSettings {
+        search::CommandSettings {
+            argv: self.command.to_argv(),
+            timeout: self.timeout,
+            restarts: self.restarts,
+        }
+    }
+}
+
+impl HttpProposer {
+    pub(crate) fn settings(&self) -> search::HttpSettings {
+        search::HttpSettings {
+            base_url: self.base_url.clone(),
+            model: self.model.clone(),
+            api_key_env: self.api_key_env.clone(),
+            timeout: self.timeout,
+            retries: self.retries,
+            max_tokens: self.max_tokens.map(u64::from),
+            temperature: self.temperature,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Keys that open something do not belong in a file (CA-9). What is found here is never shown.
 
-use fairtrial_document::fault::{Fault, fault};
+use fairtrial_document::fault::{Fault, Place, fault};
 use fairtrial_document::node::{Content, Node};
 
 use super::places::{item_path, key_path};
@@ -51,7 +51,7 @@ fn search(node: &Node, path: &str, found: &mut Vec<Fault>) {
     match &node.content {
         Content::Scalar(value) => {
             if value.as_text().is_some_and(looks_like_key) {
-                found.push(refusal(node));
+                found.push(refusal(&node.place));
             }
         }
         Content::List(items) => {
@@ -63,12 +63,12 @@ fn search(node: &Node, path: &str, found: &mut Vec<Fault>) {
             for entry in entries {
                 let name = entry.key.to_value().to_str();
                 if looks_like_key(&name) {
-                    found.push(refusal(&entry.key));
+                    found.push(refusal(outside(&entry.key, node)));
                 } else if is_name_of_key(&name, path) {
-                    let message = format!("`{name}` would put an API key into the file");
+                    let message = format!("{} would put an API key into the file", shown(&name));
                     let hint =
                         "name the variable that holds it, as in `api_key_env: OPENAI_API_KEY`";
-                    found.push(fault(&entry.key.place, "secret", message, hint));
+                    found.push(fault(outside(&entry.key, node), "secret", message, hint));
                 } else {
                     search(&entry.value, &key_path(path, &name), found);
                 }
@@ -77,15 +77,27 @@ fn search(node: &Node, path: &str, found: &mut Vec<Fault>) {
     }
 }
 
-fn refusal(node: &Node) -> Fault {
+fn refusal(place: &Place) -> Fault {
     let message = "this looks like an API key, and a file is no place for one";
     let hint = "put it into a variable and name that: `api_key_env: NAME`, or for commands `env: {pass: [NAME]}`";
-    // A program's keys are its places: where one is itself an API key, only what it is in may be shown.
-    let mut place = node.place.clone();
-    if looks_like_key(&place.file) {
-        place.file = "spec".into();
+    fault(place, "secret", message, hint)
+}
+
+/// The place of a key. That of a program's is its name, which may be what must not be shown: then what it is in.
+fn outside<'n>(key: &'n Node, mapping: &'n Node) -> &'n Place {
+    match key.place.line {
+        0 => &mapping.place,
+        _ => &key.place,
     }
-    fault(&place, "secret", message, hint)
+}
+
+/// A word is shown; anything else may hold the key.
+fn shown(name: &str) -> String {
+    let is_word = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'_');
+    match name.len() <= 20 && name.bytes().all(is_word) {
+        true => format!("`{name}`"),
+        false => "this".into(),
+    }
 }
 
 /// Variables of commands may have any name.

@@ -1,3 +1,4 @@
 mod broken;
 mod defaults;
+mod hostile;
 mod round_trip;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::base::{Base, Kind};
 use super::path::TreePath;
 
 /// What is at a path. Bytes are shared, since renames and copies hand them on.
@@ -60,6 +61,25 @@ impl PostImages {
     #[must_use]
     pub fn get(&self, path: &TreePath) -> Option<Option<&Image>> {
         self.0.get(path).map(Option::as_ref)
+    }
+
+    /// What the base has at these paths. What cannot be read is left out.
+    pub(crate) fn of_base(base: &dyn Base, paths: impl IntoIterator<Item = TreePath>) -> Self {
+        let found = paths.into_iter().filter_map(|path| {
+            let image = match base.kind(&path).ok()? {
+                Kind::File { mode, .. } => Some(Image::File {
+                    mode,
+                    bytes: base.read(&path).ok()?.into(),
+                }),
+                Kind::Link => Some(Image::Link {
+                    target: base.read(&path).ok()?.into(),
+                }),
+                Kind::Missing => None,
+                Kind::Directory | Kind::Special => return None,
+            };
+            Some((path, image))
+        });
+        Self(found.collect())
     }
 
     /// Whether the tree is the base.

@@ -7,7 +7,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use fairtrial_candidates::spec::{Invalid, Spec, SpecPath};
-use fairtrial_candidates::{Checklist, EvaluateError, EvaluationReport, Evaluator, FailureKind};
+use fairtrial_candidates::{
+    Checklist, EvaluateError, EvaluationReport, Evaluator, FailureKind, Rescoring,
+};
 use tokio::sync::mpsc;
 
 use crate::args::EvaluateArgs;
@@ -53,6 +55,9 @@ fn spec(args: &EvaluateArgs) -> Result<Spec, Failure> {
     let mut spec = Spec::load(&args.file).map_err(invalid)?;
     if let Some(fault) = spec.missing_proposer() {
         return Err(Failure::Usage(fault.to_string()));
+    }
+    if let Some(sandbox) = engine::default_sandbox()?.filter(|_| !spec.places.is_given("sandbox")) {
+        spec.sandbox = sandbox;
     }
     if let Some(jobs) = args.jobs {
         spec.parallel = Some(u32::try_from(jobs).unwrap_or(u32::MAX));
@@ -150,4 +155,16 @@ pub(crate) fn is_evaluation(directory: &Path) -> bool {
 pub(crate) fn write_evaluation(directory: &Path, place: &Path) -> Result<(), Failure> {
     let (report, runs) = EvaluationReport::read(directory).map_err(failure)?;
     report.write_html(&runs, place).map_err(failure)
+}
+
+/// Judges the evaluation in a directory again, from its record. Starts nothing, writes nothing (CA-81).
+pub(crate) fn rescore(
+    directory: &Path,
+    terms: &Rescoring,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let (report, runs) = EvaluationReport::read(directory).map_err(failure)?;
+    let again = report.rescore(&runs, terms).map_err(failure)?;
+    show(&again, json)?;
+    Ok(ExitCode::AllWell)
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::socket::{Wait, recv_with_fds, send_with_fds};
+use super::socket::{Wait, recv_what_fits, recv_with_fds, send_with_fds};
 use crate::protocol::launcher::{DIRECT, INDIRECT, MAX_PACKET_BYTES, decode, encode};
 
 /// A message and the descriptors that came with it.
@@ -73,9 +73,26 @@ pub fn receive<T: DeserializeOwned>(
     buffer: &mut Vec<u8>,
 ) -> io::Result<Option<Packet<T>>> {
     buffer.resize(MAX_PACKET_BYTES, 0);
-    let (count, mut fds) = recv_with_fds(socket, buffer, MAX_FDS, Wait::AsOpened)?;
+    let (count, fds) = recv_with_fds(socket, buffer, MAX_FDS, Wait::AsOpened)?;
+    unpack(&buffer[..count], fds)
+}
+
+/// As [`receive`]; but the message counts, also where this process has no room for its descriptors.
+pub fn receive_what_fits<T: DeserializeOwned>(
+    socket: BorrowedFd<'_>,
+    buffer: &mut Vec<u8>,
+) -> io::Result<Option<Packet<T>>> {
+    buffer.resize(MAX_PACKET_BYTES, 0);
+    let (count, fds, _) = recv_what_fits(socket, buffer, Wait::AsOpened)?;
+    unpack(&buffer[..count], fds)
+}
+
+fn unpack<T: DeserializeOwned>(
+    packet: &[u8],
+    mut fds: Vec<OwnedFd>,
+) -> io::Result<Option<Packet<T>>> {
     let malformed = || io::Error::new(io::ErrorKind::InvalidData, "malformed launcher message");
-    let message = match buffer[..count].split_first() {
+    let message = match packet.split_first() {
         None => return Ok(None),
         Some((&DIRECT, body)) => decode(body),
         Some((&INDIRECT, [])) if !fds.is_empty() => {

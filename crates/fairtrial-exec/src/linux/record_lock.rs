@@ -67,3 +67,66 @@ fn control(
         _ => Ok(lock),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read;
+
+    use super::*;
+
+    /// Runs `work` in a forked child, which ends with it.
+    fn in_child(work: impl FnOnce() -> bool) -> libc::pid_t {
+        // SAFETY: the child only makes system calls before it ends without a word to the runtime.
+        match unsafe { libc::fork() } {
+            0 => {
+                let code = libc::c_int::from(!work());
+                // SAFETY: ends the child and nothing else.
+                unsafe { libc::_exit(code) }
+            }
+            pid => pid,
+        }
+    }
+
+    fn ended_well(pid: libc::pid_t) -> bool {
+        let mut status = -1;
+        // SAFETY: a child of ours; the kernel writes its end into our variable.
+        unsafe { libc::waitpid(pid, &raw mut status, 0) == pid && status == 0 }
+    }
+
+    /// CA-42, CA-62
+    #[test]
+    fn a_forked_child_neither_has_its_parents_lock_nor_keeps_it_alive() {
+        let file = tempfile::tempfile().unwrap();
+        let (mut alive, stay) = rustix::pipe::pipe()
+            .map(|(a, b)| (File::from(a), b))
+            .unwrap();
+        let (wait, go) = rustix::pipe::pipe().unwrap();
+        // The holder forks a child that lives on with the file open, and dies.
+        let holder = in_child(|| {
+            let held = try_lock(&file, 3, Kind::Exclusive).is_ok_and(|locked| locked);
+            let child = in_child(|| {
+                let not_ours = other_holder(&file, 3).is_ok_and(|holder| holder.is_some());
+                let told = rustix::io::write(&stay, if not_ours { b"y" } else { b"n" });
+                // Until the test has looked.
+                rustix::io::read(&wait, &mut [0_u8; 1]).is_ok() && told.is_ok()
+            });
+            // The answer is awaited by the test, which would not get the lock before.
+            held && child > 0 && rustix::io::read(&wait, &mut [0_u8; 1]).is_ok()
+        });
+        let mut answer = [0];
+        alive.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"y");
+        assert_eq!(other_holder(&file, 3).unwrap(), Some(holder.unsigned_abs()));
+        assert!(!try_lock(&file, 3, Kind::Shared).unwrap());
+        assert!(try_lock(&file, 4, Kind::Shared).unwrap(), "another byte");
+        // SAFETY: a child of ours that is not reaped yet.
+        assert_eq!(unsafe { libc::kill(holder, libc::SIGKILL) }, 0);
+        assert!(!ended_well(holder));
+        assert!(
+            try_lock(&file, 3, Kind::Exclusive).unwrap(),
+            "its child lives on"
+        );
+        drop(go);
+    }
+}

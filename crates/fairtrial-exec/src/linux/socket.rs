@@ -92,6 +92,21 @@ pub fn recv_with_fds(
     max_fds: usize,
     wait: Wait,
 ) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let (length, fds, complete) = recv_what_fits(fd, buf, wait)?;
+    if !complete || fds.len() > max_fds {
+        let problem = format!("a message carries more than the {max_fds} descriptors expected");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+    }
+    Ok((length, fds))
+}
+
+/// As [`recv_with_fds`], with those descriptors for which this process has room, and whether these are all: for whoever
+/// can do without them.
+pub fn recv_what_fits(
+    fd: BorrowedFd<'_>,
+    buf: &mut [u8],
+    wait: Wait,
+) -> io::Result<(usize, Vec<OwnedFd>, bool)> {
     let mut space = [MaybeUninit::uninit(); CONTROL_BYTES];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = match wait {
@@ -113,11 +128,8 @@ pub fn recv_with_fds(
         let problem = "a packet is longer than the buffer for it";
         return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
     }
-    if received.flags.contains(ReturnFlags::CTRUNC) || fds.len() > max_fds {
-        let problem = format!("a message carries more than the {max_fds} descriptors expected");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
-    }
-    Ok((received.bytes, fds))
+    let complete = !received.flags.contains(ReturnFlags::CTRUNC);
+    Ok((received.bytes, fds, complete))
 }
 
 #[cfg(test)]

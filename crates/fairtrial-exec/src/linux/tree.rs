@@ -190,8 +190,13 @@ impl Build<'_> {
             true => "redirect_dir=on",
             false => "userxattr",
         };
+        // Else its end would wait until all of that disk, whoever wrote to it, is written.
+        let sync = match self.tree.upper {
+            TreeUpper::Memory { .. } => "",
+            TreeUpper::Disk { .. } => ",volatile",
+        };
         let options = format!(
-            "lowerdir={lower},upperdir={upper},workdir={work},index=off,metacopy=off,{kind}"
+            "lowerdir={lower},upperdir={upper},workdir={work},index=off,metacopy=off,{kind}{sync}"
         );
         let (kind, target) = (self.plan.text(b"overlay"), self.target(at));
         let options = self.plan.text(options.as_bytes());

@@ -159,7 +159,13 @@ impl Pool {
                 if (step.confines() || step == Step::Rlimits) && !is_shortage(errno) =>
             {
                 let problem = io::Error::from_raw_os_error(errno);
-                let report = setup_error(format!("cannot confine it: {}: {problem}", step.name()));
+                let missing = dispatch.call.workspace.as_ref();
+                let missing = missing.filter(|_| step == Step::Tree && errno == libc::ENOENT);
+                let missing = missing.and_then(|workspace| workspace.missing());
+                let which =
+                    missing.map_or_else(String::new, |path| format!(" `{}`", path.display()));
+                let step = step.name();
+                let report = setup_error(format!("cannot confine it: {step}{which}: {problem}"));
                 self.resolve_unstarted(dispatch, Verdict::SetupFailed, report);
             }
             Unstarted::Spawn { step, errno } => {

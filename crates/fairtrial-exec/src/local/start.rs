@@ -13,7 +13,7 @@ use crate::environment::Changes;
 use crate::error::EngineError;
 use crate::listener::Stream;
 use crate::protocol::launcher::{Program, TaskId, ToLauncher};
-use crate::sandbox::{Level, Terms, scratch_seen};
+use crate::sandbox::{Level, Means, Terms, scratch_seen};
 use crate::scratch::ScratchDir;
 use crate::worker::Mode;
 use crate::worker::call_frame::rlimits;
@@ -132,6 +132,11 @@ impl CommandParts {
         let (stdout, stdout_theirs) = Output::open(Stream::Stdout).map_err(channels)?;
         let (stderr, stderr_theirs) = Output::open(Stream::Stderr).map_err(channels)?;
         let scratch = site.context.make_scratch()?;
+        if is_covered(&dispatch.call, &site.context.means, scratch.path()) {
+            let problem = io::Error::from(io::ErrorKind::InvalidInput);
+            let attempt = "giving it a scratch directory, which its workspace covers";
+            return Err(EngineError::io(attempt)(problem));
+        }
         let (stdin, stdin_theirs) = input(dispatch).map_err(channels)?;
         let program = program(site, &dispatch.call, &identity.id, scratch.path());
         let fds = vec![stdin_theirs, stdout_theirs, stderr_theirs];
@@ -157,6 +162,16 @@ fn input(dispatch: &Dispatch) -> io::Result<(Option<Input>, OwnedFd)> {
     }
     let (input, theirs) = Input::open()?;
     Ok((Some(input), theirs))
+}
+
+/// Whether a call's workspace covers its own scratch directory.
+fn is_covered(call: &Call, means: &Means, scratch: &Path) -> bool {
+    let seen = scratch_seen(call.sandbox.level, means, scratch);
+    let workspace = call.workspace.as_deref();
+    workspace.is_some_and(|workspace| {
+        let mut covered = workspace.hidden.iter().chain([&workspace.at]);
+        covered.any(|place| seen.starts_with(place))
+    })
 }
 
 pub(super) fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path) -> Program {

@@ -68,19 +68,20 @@ impl Room {
     /// The room of the file at this path.
     pub(super) fn at(path: &Path) -> io::Result<Arc<Self>> {
         loop {
-            let mut rooms = ROOMS.lock().unwrap_or_else(PoisonError::into_inner);
-            let rooms = rooms.get_or_insert_default();
-            match id_at(path).and_then(|id| rooms.get(&id)) {
-                Some(room) => match room.upgrade() {
-                    Some(room) => return Ok(room),
-                    None => (), // it is being closed
-                },
-                None => match Self::open(path, rooms)? {
-                    Some(room) => return Ok(room),
-                    None => (), // another file has the name than a moment ago
-                },
+            if let Some(room) = Self::find_or_open(path)? {
+                return Ok(room);
             }
             std::thread::yield_now();
+        }
+    }
+
+    /// `None` while it is being closed, or if another file has the name than a moment ago.
+    fn find_or_open(path: &Path) -> io::Result<Option<Arc<Self>>> {
+        let mut rooms = ROOMS.lock().unwrap_or_else(PoisonError::into_inner);
+        let rooms = rooms.get_or_insert_default();
+        match id_at(path).and_then(|id| rooms.get(&id)) {
+            Some(room) => Ok(room.upgrade()),
+            None => Self::open(path, rooms),
         }
     }
 

@@ -1,9 +1,11 @@
 use proptest::prelude::*;
 
 use super::super::baseline::TestRuns;
+use super::super::case::CaseStatus;
 use super::super::must_pass::MustPass;
 use super::super::output::Output;
 use super::super::paths::Paths;
+use super::super::recorded::Recorded;
 use super::super::testing::{passed, results, valued};
 use super::*;
 

@@ -70,7 +70,7 @@ fn a_pytest_run_has_the_failure_that_its_end_and_cases_show() {
         signal: Some(11),
         ..end(Verdict::Signal)
     };
-    let table: [(CallEnd, String, Option<(K, &str)>); 13] = [
+    let table = [
         (exited(0), both("passed", "passed"), None),
         // What the exit code says beside the cases is the framework's business.
         (exited(1), both("passed", "passed"), None),

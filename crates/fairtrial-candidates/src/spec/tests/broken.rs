@@ -226,13 +226,15 @@ fn what_a_program_gives_wrong_is_named_by_its_path_of_keys() {
         ),
         (
             json!({"version": 1, "env": {"set": {"sk-SECRET000000000000000": 1}}}),
-            "spec: this looks like an API key, and a file is no place for one; put it into a variable and name that: \
+            "env.set: this looks like an API key, and a file is no place for one; put it into a variable and name that: \
              `api_key_env: NAME`, or for commands `env: {pass: [NAME]}`",
         ),
     ];
     for (json, expected) in table {
         assert_eq!(faults(json.clone()), expected, "{json}");
     }
+    let secret = faults(json!({"search": {"proposer": {"api_key: SECRET": 1}}}));
+    assert!(secret.starts_with("search.proposer: this would put an API key into the file;"));
     let mut deep = json!(1);
     for _ in 0..200 {
         deep = json!([deep]);

@@ -196,7 +196,8 @@ fn what_is_optional_has_its_own_defaults() {
     assert_eq!(search.proposer, Some(Proposer::Command(proposer)));
 }
 
-const EVERYTHING: &str = r#"
+/// Every key, with another value than its default.
+pub(super) const EVERYTHING: &str = r#"
 version: 1
 repo: ../other
 base: HEAD

@@ -139,18 +139,18 @@ fn kinds_modes_and_names_do_not_stop_a_reset() {
     fs::write(place.at("pkg"), "a file now").unwrap();
     fs::remove_file(place.at("a")).unwrap();
     fs::create_dir_all(place.at("a/b/c")).unwrap();
-    fs::set_permissions(place.at("a/b"), Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(place.at("a/b"), Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(place.at("empty"), Permissions::from_mode(0o1777)).unwrap();
     fs::create_dir(place.at("many")).unwrap();
     for n in 0..10_000 {
         File::create(place.at(&format!("many/{n}\n"))).unwrap();
     }
-    fs::set_permissions(place.at("many"), Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(place.at("many"), Permissions::from_mode(0o000)).unwrap();
     let socket = std::os::unix::net::UnixListener::bind(place.at("socket")).unwrap();
     place.reset();
     drop(socket);
-    fs::set_permissions(place.at("pkg"), Permissions::from_mode(0)).unwrap();
-    fs::set_permissions(place.slot.path(), Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(place.at("pkg"), Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(place.slot.path(), Permissions::from_mode(0o000)).unwrap();
     place.reset();
 }
 

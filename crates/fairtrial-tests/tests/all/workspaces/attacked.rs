@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use fairtrial_exec::{Shared, SharedMode, Work, Workspace};
+use fairtrial_exec::{Level, Shared, SharedMode, Work, Workspace};
 
 use super::ground::{Ground, Kind, census, file, kinds, said};
 
@@ -52,6 +52,10 @@ async fn nothing_uncovers_or_changes_what_a_workspace_covers() {
         work.argv.push(handles.join(":").into());
         let outcome = ground.story.run(call).await;
         assert_eq!(said(&outcome, kind), "tried\n", "{kind:?}");
+        if kind.level == Level::None {
+            let entered = outcome.stderr.text();
+            assert!(entered.contains("nested 1: entered"), "{kind:?}: {entered}");
+        }
         assert_eq!(census(&ground.repo()), repo, "{kind:?}");
         assert_eq!(census(&cache), covered, "{kind:?}");
     }

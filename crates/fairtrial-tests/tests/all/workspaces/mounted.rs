@@ -240,6 +240,42 @@ async fn eight_at_once_do_not_see_each_other() {
     }
 }
 
+/// A working directory that only the snapshot has.
+#[tokio::test]
+async fn a_command_starts_in_a_directory_of_its_workspace() {
+    let ground = Ground::new(&[("only/there/file", "x")]);
+    for kind in kinds() {
+        let mut call = ground.call(kind, ground.workspace(kind), "pwd; cat file; : > new");
+        let place = ground.repo().join("only/there");
+        call.cwd = Some(place.clone());
+        let outcome = ground.story.run(call).await;
+        assert_eq!(
+            said(&outcome, kind),
+            format!("{}\nx", place.display()),
+            "{kind:?}"
+        );
+    }
+}
+
+/// CA-25: above `none` the workspace is what it can write, and nothing else of the user's.
+#[tokio::test]
+async fn the_write_scope_of_a_level_holds_beside_a_workspace() {
+    let ground = Ground::new(&[("file", "base")]);
+    let outside = ground.directory("outside");
+    let script = format!(
+        "echo > file; (: > {}/new) 2>/dev/null && echo outside; true",
+        outside.display()
+    );
+    for kind in kinds() {
+        let outcome = ground.run(kind, &script).await;
+        let wanted = match kind.level {
+            Level::None => "outside\n",
+            Level::Limits | Level::Strict => "",
+        };
+        assert_eq!(said(&outcome, kind), wanted, "{kind:?}");
+    }
+}
+
 /// A program is looked for where its process is: in the workspace.
 #[tokio::test]
 async fn programs_of_the_workspace_run_by_every_name() {
@@ -282,10 +318,9 @@ async fn a_layer_that_is_not_there_is_told() {
         let outcome = ground.run_in(kind, workspace, "true").await;
         assert_eq!(outcome.verdict, Verdict::SetupFailed, "{kind:?}");
         let error = outcome.error.expect("it is told why").message;
-        assert!(
-            error.contains("workspace: No such file"),
-            "{kind:?}: {error}"
-        );
+        let nowhere = ground.path("nowhere");
+        let wanted = format!("workspace `{}`: No such file", nowhere.display());
+        assert!(error.contains(&wanted), "{kind:?}: {error}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use fairtrial_exec::{Upper, Workspace, WorkspaceNamespace, probe_workspaces};
-use fairtrial_tests::{Story, note, running_with, wait_until};
+use fairtrial_tests::{Story, is_alone, note, running_with, wait_until};
 
 use super::ground::{Ground, census, kinds};
 
@@ -79,6 +79,47 @@ async fn an_upper_directory_that_is_not_there_is_told() {
         let error = outcome.error.expect("it is told why").message;
         assert!(error.contains("No such file"), "{kind:?}: {error}");
     }
+}
+
+/// CA-45: an engine that has no descriptor left still hears what is said.
+#[test]
+fn a_message_is_heard_without_its_descriptors_where_there_is_no_room() {
+    use fairtrial_exec::linux::socket::{Wait, pair_seqpacket, recv_what_fits, send_with_fds};
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use std::os::fd::AsFd;
+    if !is_alone(
+        "workspaces::whole::a_message_is_heard_without_its_descriptors_where_there_is_no_room",
+    ) {
+        return;
+    }
+    let (ours, theirs) = pair_seqpacket().expect("a socket can be had");
+    send_with_fds(ours.as_fd(), b"news", &[theirs.as_fd()], Wait::Never).expect("there is room");
+    let had = getrlimit(Resource::Nofile);
+    let none = Rlimit {
+        current: Some(0),
+        ..had
+    };
+    setrlimit(Resource::Nofile, none).expect("anybody may");
+    let mut buffer = [0; 8];
+    let received = recv_what_fits(theirs.as_fd(), &mut buffer, Wait::Never);
+    setrlimit(Resource::Nofile, had).expect("not above what it was");
+    let (length, fds, complete) = received.expect("it is heard");
+    assert_eq!(
+        (&buffer[..length], fds.len(), complete),
+        (&b"news"[..], 0, false)
+    );
+}
+
+/// Rather than leave it without a directory of its own.
+#[tokio::test]
+async fn a_workspace_that_covers_the_scratch_directory_is_refused() {
+    let ground = Ground::new(&[("file", "base")]);
+    let kind = kinds()[0];
+    let mut workspace = ground.workspace(kind);
+    workspace.hidden.push(ground.path("spill"));
+    let refused = ground.story.try_run(ground.call(kind, workspace, "true"));
+    let error = refused.await.expect_err("it cannot run").to_string();
+    assert!(error.contains("scratch"), "{error}");
 }
 
 /// CA-42: with the launcher everything goes, and the user's tree is what it was.

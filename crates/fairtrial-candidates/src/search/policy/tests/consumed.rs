@@ -2,6 +2,7 @@
 //! its records is the same search (CA-97).
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 
 use super::super::super::ledger::{Entry, State};
 use super::*;
@@ -78,9 +79,9 @@ impl World {
     }
 
     fn found(&mut self) -> Found {
-        match self.random.below(4) {
-            0 | 1 => Found::Correct,
-            2 => mismatch(1 + self.random.below(4), 10),
+        match self.random.below(6) {
+            0..=2 => Found::Correct,
+            3 | 4 => mismatch(1 + self.random.below(4), 10),
             _ => Found::Failed {
                 kind: "infra".to_owned(),
                 differing: 0,
@@ -127,7 +128,7 @@ impl World {
             1 => self
                 .search
                 .failed(ask.id, Failure::new(FailureKind::Lost, "gone")),
-            2 if self.random.one_in(8) => {
+            2 if self.random.one_in(4) => {
                 self.search
                     .failed(ask.id, Failure::new(FailureKind::ProposerDead, "dead"));
             }
@@ -199,7 +200,7 @@ impl World {
                 let verdict = [
                     Verdict::Faster,
                     Verdict::Faster,
-                    Verdict::Equal,
+                    Verdict::Faster,
                     Verdict::Slower,
                 ];
                 placing(id, verdict[self.random.below(4)], 0.8)
@@ -291,17 +292,19 @@ fn settings() -> impl Strategy<Value = Settings> {
     let limits = (1_usize..4, 0_usize..5, 1_usize..5, 0_usize..4);
     let more = (any::<bool>(), 0_usize..4, 0_usize..6);
     let budget = (
-        0_usize..20,
-        0_usize..20,
-        prop::option::of(0_u64..200),
-        prop::option::of(0_u64..400),
+        0_usize..30,
+        0_usize..30,
+        prop::option::weighted(0.3, 0_u64..300),
+        prop::option::weighted(0.3, 0_u64..400),
     );
     (limits, more, budget).prop_map(|(limits, more, budget)| {
         let (concurrency, max, stop_at_correct, top) = limits;
         let (batch, per_lineage, total) = more;
         let (candidates, requests, wall, tokens) = budget;
-        let mut settings = Settings::default();
-        settings.concurrency = concurrency;
+        let mut settings = Settings {
+            concurrency,
+            ..Settings::default()
+        };
         settings.repair.max = max;
         settings.repair.stop_at_correct = stop_at_correct;
         settings.refine.top = top;
@@ -374,5 +377,48 @@ proptest! {
         prop_assert_eq!((ledger.open, ledger.pending), (0, 0));
         world.records.extend(world.search.take_records());
         world.check_replay();
+    }
+}
+
+/// The property is worth something only if all of this happens in the worlds that are drawn.
+#[test]
+fn drawn_worlds_have_everything_in_them() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let worlds = (settings(), prop::collection::vec(any::<u32>(), 400));
+    let mut seen = std::collections::BTreeMap::<String, usize>::new();
+    for _ in 0..2000 {
+        let (settings, draws) = worlds.new_tree(&mut runner).expect("a world").current();
+        let mut world = World::new(settings, true, 7, draws);
+        let mut happened = 0;
+        while world.happen() && happened < PATIENCE {
+            happened += 1;
+        }
+        let ledger = world.search.ledger();
+        let mut see = |what: String| *seen.entry(what).or_default() += 1;
+        for entry in &ledger.entries {
+            see(format!("{} {:?}", entry.kind, entry.state));
+            for candidate in &entry.candidates {
+                see(format!("{:?}", candidate.fate)
+                    .chars()
+                    .take_while(char::is_ascii_alphabetic)
+                    .collect());
+            }
+        }
+        see(ledger.stopped.unwrap_or_default());
+        see(ledger.proposer_dead.unwrap_or_default());
+    }
+    for what in ["repair", "refine", "adaptive"] {
+        for state in [State::Answered, State::Failed, State::Cancelled] {
+            assert!(
+                seen.contains_key(&format!("{what} {state:?}")),
+                "{what} {state:?}: {seen:?}"
+            );
+        }
+    }
+    let ends =
+        ["wall", "tokens", "requests", "candidates"].map(|what| format!("budget spent: {what}"));
+    let fates = ["Evaluated", "Duplicate", "NotRun", "dead"].map(str::to_owned);
+    for what in ends.iter().chain(&fates) {
+        assert!(seen.contains_key(what), "{what}: {seen:?}");
     }
 }

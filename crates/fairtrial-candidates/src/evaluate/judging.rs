@@ -1,0 +1,128 @@
+//! Judges: who says whether a candidate is right, where the candidate cannot reach (CA-59, CA-60).
+//!
+//! The candidate's command runs where the judge's files are not. Then the judge runs on the base, with those files, and looks
+//! at what the candidate left: its output, its end, and regular files that it wrote.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use fairtrial_exec::{ChangeKind, Outcome, UpperDir};
+
+use super::correctness::{Checking, Tested, aside, touched};
+use super::ground::{Errand, Tree};
+use crate::cases::{CallEnd, EXIT_FILE, Failure, FailureKind, Trust, exit_json, judged_results};
+use crate::spec::{Judge, TestCommand};
+use crate::stage::{Protect, TreePath};
+
+/// Tells a judge where to look.
+const CANDIDATE_OUT: &str = "FAIRTRIAL_CANDIDATE_OUT";
+
+/// What a judge is shown of a candidate's files, in all and of one.
+const MOST_BYTES: u64 = 1 << 30;
+
+impl Checking {
+    /// The judge's word on what a test command left.
+    pub(super) async fn judged(
+        &self,
+        tree: &Tree,
+        test: &TestCommand,
+        judge: &Judge,
+    ) -> Result<Tested, Box<Failure>> {
+        let errand = Errand {
+            whole_output: true,
+            ..self.errand(test, tree)
+        };
+        let outcome = self.run(tree, &errand, &test.name).await?;
+        let end = CallEnd::of(&outcome);
+        let number = self.processes.load(Ordering::Relaxed);
+        let place = self.judged.join(format!(
+            "{}-{number:08}",
+            &tree.hash[..16.min(tree.hash.len())]
+        ));
+        let globs = Protect::new(&judge.outputs)
+            .map_err(|fault| Failure::new(FailureKind::Infra, fault.to_string()))?;
+        let (room, protect, ended) = (place.clone(), self.protect.clone(), end.clone());
+        let found = aside(move || {
+            show(&room, &outcome, &ended, &globs)?;
+            let upper = outcome.upper.as_ref();
+            upper.map_or_else(|| Ok(Default::default()), |upper| touched(upper, &protect))
+        });
+        let found = found.await?;
+        let judging = Errand {
+            env: Some(&test.env),
+            timeout: Some(judge.timeout),
+            own_env: [
+                vec![(
+                    OsString::from(CANDIDATE_OUT),
+                    place.clone().into_os_string(),
+                )],
+                self.errand(test, tree).own_env,
+            ]
+            .concat(),
+            shows: judge
+                .files
+                .iter()
+                .filter_map(|files| files.path.canonicalize().ok())
+                .chain([place.clone()])
+                .collect(),
+            ..Errand::new(&judge.command)
+        };
+        let base = self.layers.base();
+        let outcome = self
+            .run(&base, &judging, &format!("judge of {}", test.name))
+            .await?;
+        let at_root = TestCommand {
+            cwd: None,
+            ..test.clone()
+        };
+        let said = self.read(outcome, &at_root, Trust::Judge).await?;
+        aside(move || fairtrial_exec::remove_tree(&place))
+            .await
+            .ok(); // it goes with the evaluation at the latest
+        Ok(Tested {
+            results: judged_results(end, said.results)?,
+            touched: found,
+        })
+    }
+}
+
+/// Puts what a command left where the judge finds it.
+fn show(place: &Path, outcome: &Outcome, end: &CallEnd, globs: &Protect) -> io::Result<()> {
+    fs::create_dir_all(place)?;
+    fs::write(place.join("stdout"), outcome.stdout.bytes())?;
+    fs::write(place.join("stderr"), outcome.stderr.bytes())?;
+    fs::write(place.join(EXIT_FILE), exit_json(end))?;
+    match &outcome.upper {
+        Some(upper) => copy_outputs(upper, globs, &place.join("files")),
+        None => Ok(()),
+    }
+}
+
+/// Regular files only: a link could lead a judge to what the candidate never wrote.
+fn copy_outputs(upper: &UpperDir, globs: &Protect, into: &Path) -> io::Result<()> {
+    let mut wanted: Vec<PathBuf> = Vec::new();
+    upper.visit(|path, kind| {
+        let path_in_tree = TreePath::new(path.as_os_str().as_bytes());
+        let is_asked_for = path_in_tree.is_ok_and(|path| globs.covering(&path).is_some());
+        if kind == ChangeKind::Written && is_asked_for {
+            wanted.push(path.to_owned());
+        }
+    })?;
+    let mut left = MOST_BYTES;
+    for path in wanted {
+        let Some(bytes) = upper.read(&path, left)? else {
+            continue;
+        };
+        left -= bytes.len() as u64;
+        let target = into.join(&path);
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(target, bytes)?;
+    }
+    Ok(())
+}
