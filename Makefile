@@ -59,8 +59,8 @@ lint: $(VENV)/.done
 	cargo clippy -p fairtrial-cli -p fairtrial-study --features parquet --all-targets -- -D warnings
 	! cargo tree -p fairtrial-launcher -e normal | grep -w tokio
 	if cargo deny --version >/dev/null 2>&1; then cargo deny check; else echo "cargo-deny is not installed: deny.toml not checked"; fi
-	$(VENV)/bin/ruff check python bench examples docs .ci
-	$(VENV)/bin/ruff format --check python bench examples docs .ci
+	$(VENV)/bin/ruff check python bench examples docs .ci crates/fairtrial-candidates/src/cases
+	$(VENV)/bin/ruff format --check python bench examples docs .ci crates/fairtrial-candidates/src/cases
 
 # `make bench BENCH=--full` makes the 1,000,000 calls of EX-S7; `BENCH=--quick` only shows that it works.
 bench: package

@@ -37,6 +37,8 @@ from .errors import (
     TimedOut,
     WorkerDied,
 )
+from .evaluating import evaluate
+from .evaluations import Baseline, Cases, Diff, Evaluation, EvaluationReport, Failure
 from .executor import Executor
 from .futures import Future
 from .outcomes import Error, Exit, Metrics, Outcome
@@ -51,16 +53,22 @@ if _TYPE_CHECKING:
 __all__ = [
     "ALL_COMPLETED",
     "Backend",
+    "Baseline",
     "Call",
     "CandidateError",
     "Cancelled",
+    "Cases",
+    "Diff",
     "EngineError",
     "Error",
+    "Evaluation",
+    "EvaluationReport",
     "Event",
     "Executor",
     "Exit",
     "FIRST_COMPLETED",
     "FIRST_EXCEPTION",
+    "Failure",
     "Future",
     "Hooks",
     "LimitExceeded",
@@ -83,6 +91,7 @@ __all__ = [
     "__version__",
     "arun",
     "as_completed",
+    "evaluate",
     "run",
     "run_code",
     "run_study",

@@ -8,6 +8,7 @@ __all__ = [
     "ArgumentFile",
     "Backend",
     "EngineError",
+    "Evaluator",
     "InvalidStudy",
     "Outcome",
     "Pending",
@@ -50,6 +51,17 @@ class Backend:
 @final
 class ArgumentFile:
     def fileno(self) -> int: ...
+
+@final
+class Evaluator:
+    @staticmethod
+    def load(path: str, options: dict[str, Any]) -> Evaluator: ...
+    @staticmethod
+    def from_json(text: str, options: dict[str, Any]) -> Evaluator: ...
+    @property
+    def output(self) -> Path: ...
+    def backend(self) -> Backend: ...
+    def evaluate(self, resume: bool, told: Callable[[dict[str, Any]], object] | None) -> str: ...
 
 @final
 class Outcome:

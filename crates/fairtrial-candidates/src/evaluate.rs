@@ -26,9 +26,11 @@ mod racing;
 mod record;
 mod repository;
 mod scene;
+mod slots;
 mod sources;
 mod standing;
 mod telling;
+mod worktrees;
 
 pub use checklist::Checklist;
 pub use error::EvaluateError;

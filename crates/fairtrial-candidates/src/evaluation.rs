@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::cases::{Failure, Unsteady};
+use crate::cases::{Failure, FailureKind, Unsteady};
 use crate::evaluate::State;
 use crate::measure::{Confirmation, Judgement};
 use crate::search::Ledger;
@@ -290,6 +290,19 @@ impl EvaluationReport {
     #[must_use]
     pub fn any_correct(&self) -> bool {
         self.evaluations.iter().any(Evaluation::is_correct)
+    }
+
+    /// If nothing was learnt of any candidate, for the engine, the machine or a judge failed each time (CA-3): why, the
+    /// first time.
+    #[must_use]
+    pub fn only_infra(&self) -> Option<&str> {
+        let mut failures = self
+            .evaluations
+            .iter()
+            .filter_map(|one| one.failure.as_ref());
+        let first = failures.clone().next()?;
+        let is_all = failures.all(|failure| failure.kind == FailureKind::Infra);
+        (is_all && !self.any_correct()).then_some(&first.message)
     }
 }
 

@@ -89,7 +89,7 @@ pub enum EngineError {
 
 impl EngineError {
     /// For `map_err`: names what was attempted.
-    pub(crate) fn io<E: Into<io::Error>>(attempt: &'static str) -> impl FnOnce(E) -> Self {
+    pub fn io<E: Into<io::Error>>(attempt: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Io {
             attempt,
             source: source.into(),

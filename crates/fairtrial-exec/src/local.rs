@@ -77,6 +77,18 @@ impl LocalBackend {
         &self.config
     }
 
+    /// Whether calls above the level `none` are kept from writing where they may not.
+    #[must_use]
+    pub fn limits_writes(&self) -> bool {
+        self.means.landlock() > 0
+    }
+
+    /// Whether calls at level `strict` have users of their own, to whom the engine's files are a stranger's.
+    #[must_use]
+    pub fn gives_users(&self) -> bool {
+        self.means.root()
+    }
+
     /// What it confines calls by.
     pub(crate) fn means(&self) -> &Means {
         &self.means

@@ -1,7 +1,6 @@
 //! A local backend in a Python host.
 
 use std::future::Future;
-use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -19,7 +18,7 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::EngineError;
 use crate::outcome::to_python;
 use crate::pending::{Pending, Slot, Teller};
-use crate::process;
+use crate::process::{self, Own};
 use crate::tap::Tap;
 use crate::terms::Terms;
 
@@ -29,27 +28,27 @@ const BY_VALUE: u64 = 1 << 63;
 /// The engine on this machine. Starts nothing until the first call.
 #[pyclass(frozen, module = "fairtrial._engine")]
 pub(crate) struct Backend {
-    /// Not dropped in a forked child: its thread is not there to be joined.
-    backend: ManuallyDrop<Arc<LocalBackend>>,
-    generation: u64,
+    backend: Own<Arc<LocalBackend>>,
 }
 
 impl Backend {
     /// The engine itself; refused in a forked child, which has none.
     pub(crate) fn engine(&self) -> PyResult<Arc<LocalBackend>> {
-        if self.generation == process::generation() {
-            return Ok(Arc::clone(&self.backend));
+        self.backend.get().map(Arc::clone)
+    }
+
+    /// One that somebody else set up.
+    pub(crate) fn of(backend: &Arc<LocalBackend>) -> Self {
+        Self {
+            backend: Own::new(Arc::clone(backend)),
         }
-        Err(PyRuntimeError::new_err(
-            "this engine was made before os.fork(): only the parent process can use it",
-        ))
     }
 }
 
 /// Options as Python's dict gives them; None leaves the default.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Options {
+pub(crate) struct Options {
     max_workers: Option<usize>,
     idle_timeout_s: Option<f64>,
     max_calls: Option<u64>,
@@ -66,7 +65,7 @@ struct Options {
 }
 
 impl Options {
-    fn read(self) -> PyResult<LocalConfig> {
+    pub(crate) fn read(self) -> PyResult<LocalConfig> {
         let mut config = LocalConfig::from_env().map_err(engine_error)?;
         let time = |name: &str, value: f64| {
             fairtrial_exec::seconds(name, value)
@@ -103,10 +102,7 @@ impl Options {
 impl Backend {
     #[new]
     fn new(options: Options) -> PyResult<Self> {
-        Ok(Self {
-            backend: ManuallyDrop::new(Arc::new(LocalBackend::new(options.read()?))),
-            generation: process::generation(),
-        })
+        Ok(Self::of(&Arc::new(LocalBackend::new(options.read()?))))
     }
 
     /// Submits a call with its encoded arguments (a command: its input).
@@ -182,8 +178,8 @@ impl Backend {
         cancel_queued: bool,
         kill_after: Option<f64>,
     ) -> PyResult<()> {
-        if self.generation != process::generation() {
-            return Ok(()); // the parent's
+        if self.backend.is_the_parents() {
+            return Ok(());
         }
         let how = Shutdown {
             wait,
@@ -196,7 +192,7 @@ impl Backend {
         }
         let from_handler = self.backend.is_in_handler();
         let ended = Arc::new((Mutex::new(false), Condvar::new()));
-        let (backend, ending) = (Arc::clone(&self.backend), Ending(ended.clone()));
+        let (backend, ending) = (self.engine()?, Ending(ended.clone()));
         let thread = std::thread::Builder::new()
             .name("fairtrial-shutdown".into())
             .spawn(move || {
@@ -285,15 +281,6 @@ impl Backend {
     }
 }
 
-impl Drop for Backend {
-    fn drop(&mut self) {
-        if self.generation == process::generation() {
-            // SAFETY: nobody uses it after this.
-            unsafe { ManuallyDrop::drop(&mut self.backend) };
-        }
-    }
-}
-
 /// A file to be filled with large arguments.
 #[pyclass(frozen, module = "fairtrial._engine")]
 pub(crate) struct ArgumentFile {
@@ -353,7 +340,7 @@ fn fields<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyDict>> {
     Ok(fields)
 }
 
-fn engine_error(error: fairtrial_exec::EngineError) -> PyErr {
+pub(crate) fn engine_error(error: fairtrial_exec::EngineError) -> PyErr {
     match error {
         fairtrial_exec::EngineError::InvalidCall(problem) => {
             PyValueError::new_err(problem.to_string())

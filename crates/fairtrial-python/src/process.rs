@@ -1,10 +1,12 @@
 //! The host process: whether it is a fork of the one that made an object, and whether it is about to end.
 
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyImportError;
+use pyo3::exceptions::{PyImportError, PyRuntimeError};
 use pyo3::prelude::*;
 
 use crate::look;
@@ -42,6 +44,53 @@ pub(crate) fn refuse_sub_interpreter() -> PyResult<()> {
 /// Which process of a line of forks this is.
 pub(crate) fn generation() -> u64 {
     FORKS.load(Ordering::Relaxed)
+}
+
+/// What belongs to the process that made it. Not dropped in a forked child: threads that would be joined are not there.
+pub(crate) struct Own<T> {
+    thing: ManuallyDrop<T>,
+    generation: u64,
+}
+
+impl<T> Own<T> {
+    pub(crate) fn new(thing: T) -> Self {
+        Self {
+            thing: ManuallyDrop::new(thing),
+            generation: generation(),
+        }
+    }
+
+    /// Whether this is a forked child, which has none of it.
+    pub(crate) fn is_the_parents(&self) -> bool {
+        self.generation != generation()
+    }
+
+    /// The thing itself; refused in a forked child.
+    pub(crate) fn get(&self) -> PyResult<&T> {
+        if self.is_the_parents() {
+            return Err(PyRuntimeError::new_err(
+                "this engine was made before os.fork(): only the parent process can use it",
+            ));
+        }
+        Ok(&self.thing)
+    }
+}
+
+impl<T> Deref for Own<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.thing
+    }
+}
+
+impl<T> Drop for Own<T> {
+    fn drop(&mut self) {
+        if !self.is_the_parents() {
+            // SAFETY: nobody uses it after this.
+            unsafe { ManuallyDrop::drop(&mut self.thing) };
+        }
+    }
 }
 
 /// A time as Python gives it: one that no clock can hold is none at all, one that is past is now.

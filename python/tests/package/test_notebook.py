@@ -86,3 +86,32 @@ def test_a_notebook_runs(notebook, gates):
         [("error", "KeyboardInterrupt")],
         [("value", "50")],
     ]
+
+
+EVALUATED = """
+import fairtrial as ft, json, pathlib
+pathlib.Path("repo").mkdir(exist_ok=True)
+pathlib.Path("repo", "answer.sh").write_text("echo 42")
+begin = "echo $$ > {gate}.new; mv {gate}.new {gate}.begun; while [ ! -e {gate}.open ]; do sleep 0.01; done; "
+for name, text in (("same.jsonl", "echo $((6 * 7))"), ("waits.jsonl", begin + "echo 42")):
+    pathlib.Path(name).write_text(json.dumps({{"name": name, "files": {{"answer.sh": text}}}}))
+def evaluate(rivals, **options):
+    tests = [{{"command": "sh answer.sh", "output": "compare", "timeout": 60}}]
+    spec = {{"version": 1, "repo": "repo", "candidates": {{"jsonl": rivals}}, "tests": tests, "sandbox": "none"}}
+    return ft.evaluate(spec | {{"output": "for-" + rivals}}, **options)
+"""
+
+
+def test_a_notebook_evaluates(notebook, gate, tmp_path, monkeypatch):
+    """CA-5: beside the kernel's loop; what the observer prints is shown below the cell, and the button ends all"""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shown = notebook(
+        cell(EVALUATED.format(gate=gate.path)),
+        cell("evaluate('same.jsonl', on_event=lambda told: print(told['event']) if told['event'] == 'done' else None)"),
+        cell("evaluate('waits.jsonl')", gate),
+    )
+    assert shown == [
+        [],
+        [("stdout", "done\n"), ("value", "<EvaluationReport of 1 candidates, 1 correct, no winner>")],
+        [("error", "KeyboardInterrupt")],
+    ]

@@ -60,6 +60,11 @@ VALUES = """
 
     def test_large(record_value):
         record_value("large", list(range(1_000_000)))
+
+    def test_many(record_value):
+        for _ in range(4):
+            record_value("many", "x" * 3_000_000)
+        record_value("small", 1)
 """
 
 EXPECTED = {
@@ -116,6 +121,8 @@ def test_values_have_the_form_that_is_compared(suite, options):
     assert depth == 24 and deep["repr"][0] == "list"
     [[_, large]] = ran.values("test_values.py::test_large")
     assert large["large"]["type"] == "list" and len(large["large"]["sha256"]) == 64
+    many = [type(value) for _, value in ran.values("test_values.py::test_many")]
+    assert many == [str, str, dict, dict, int]
 
 
 ARRAYS = """

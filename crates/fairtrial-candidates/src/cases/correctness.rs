@@ -8,6 +8,9 @@ use super::compare::{Comparison, compare};
 use super::end::Ended;
 use super::failure::{CallSummary, Failure, FailureKind};
 
+/// Running cases that a message names: as many as there are workers, mostly one.
+const NAMED: usize = 3;
+
 /// What phase 1 says of a candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Correctness {
@@ -91,7 +94,13 @@ fn ending(found: &Results) -> String {
     let described = found.end.described();
     match &found.fault {
         Some(ResultsFault::EndedEarly(running)) if !running.is_empty() => {
-            format!("{described} while `{}` was running", running.join("`, `"))
+            let first = running[..running.len().min(NAMED)].join("`, `");
+            let more = if running.len() > NAMED {
+                " and more"
+            } else {
+                ""
+            };
+            format!("{described} while `{first}`{more} was running")
         }
         Some(ResultsFault::EndedEarly(_)) => format!("{described} before its cases were done"),
         _ => described,

@@ -27,6 +27,7 @@ import pytest
 FORMAT = 1
 MOST_DEPTH = 24
 MOST_VALUE_BYTES = 4 << 20
+MOST_CASE_BYTES = 8 << 20
 MOST_OUTPUT_BYTES = 1 << 20
 MOST_SOURCE_CHARACTERS = 16 << 10
 MOST_ERROR_LINES = 40
@@ -79,9 +80,13 @@ def record_value(request):
     Floats may differ by 1e-9 of their size. The value is taken as it is now; later changes do not count.
     """
     values = request.node.stash[VALUES] = []
+    room = MOST_CASE_BYTES
 
     def record_value(name, value):
-        values.append([text(str(name)), encoded(value)])
+        nonlocal room
+        form, size = encoded(value, min(room, MOST_VALUE_BYTES))
+        room -= size
+        values.append([text(str(name)), form])
 
     return record_value
 
@@ -439,14 +444,14 @@ def text(string):
     return string.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def encoded(value):
-    """A value as JSON data. Plain JSON means itself; all else is an object with one key."""
+def encoded(value, room):
+    """A value as JSON data, and its size. Plain JSON means itself; all else is an object with one key."""
     form = Encoder().encode(value)
     written = json.JSONEncoder().encode(form)
-    if len(written) <= MOST_VALUE_BYTES:
-        return form
+    if len(written) <= room:
+        return form, len(written)
     digest = hashlib.sha256(written.encode()).hexdigest()
-    return {"large": {"type": type_name(type(value)), "bytes": len(written), "sha256": digest}}
+    return {"large": {"type": type_name(type(value)), "bytes": len(written), "sha256": digest}}, 0
 
 
 class Encoder:

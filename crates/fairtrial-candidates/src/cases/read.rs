@@ -4,7 +4,7 @@ mod exit;
 mod junit;
 mod pytest;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -99,16 +99,18 @@ struct Read {
     cases: BTreeMap<String, CaseResult>,
     sources: Vec<String>,
     fault: Option<ResultsFault>,
+    /// How often ids came that came more than once: a file may have a million cases of one id.
+    repeated: HashMap<String, u32>,
 }
 
 impl Read {
     /// Adds a case; one of an id that is there already has a number behind it.
     fn add(&mut self, id: &str, result: CaseResult) {
         let mut free = id.to_owned();
-        let mut number = 2_u32;
         while self.cases.contains_key(&free) {
+            let number = self.repeated.entry(id.to_owned()).or_insert(1);
+            *number += 1;
             free = format!("{id}#{number}");
-            number += 1;
         }
         self.cases.insert(free, result);
     }
@@ -236,7 +238,11 @@ mod tests {
         for id in ["a", "a#2", "a", "a"] {
             read.add(id, CaseResult::new(super::super::CaseStatus::Passed));
         }
-        let ids: Vec<_> = read.cases.keys().collect();
+        let ids: Vec<_> = read.cases.keys().cloned().collect();
         assert_eq!(ids, ["a", "a#2", "a#3", "a#4"]);
+        for _ in 0..300_000 {
+            read.add("b", CaseResult::new(super::super::CaseStatus::Passed));
+        }
+        assert!(read.cases.contains_key("b#300000"));
     }
 }

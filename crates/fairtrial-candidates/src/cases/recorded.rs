@@ -2,6 +2,7 @@
 //! with one key. Kept in this form in journals too.
 
 mod equal;
+mod reading;
 mod show;
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ pub(super) use equal::difference;
 use super::paths::Paths;
 
 /// A recorded value.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 #[expect(missing_docs, reason = "each is the Python type of its name")]
 pub enum Recorded {

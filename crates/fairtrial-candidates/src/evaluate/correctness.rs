@@ -5,11 +5,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fairtrial_exec::{Holder, MachineLock, Outcome, UpperDir, Verdict};
+use fairtrial_exec::{ChangeKind, Holder, MachineLock, Verdict};
 use serde::{Deserialize, Serialize};
 
 use super::event::Event;
-use super::ground::{Errand, Ground, TEST_HASH_SEED, Tree};
+use super::ground::{CASES_FILE, Errand, Ground, Ran, TEST_HASH_SEED, Tree};
 use super::layers::Layers;
 use super::logs::file_name;
 use super::telling::Audience;
@@ -21,9 +21,6 @@ use crate::cases::{
 use crate::evaluation::CaseCounts;
 use crate::spec::{Build, ResultsKind, TestCommand};
 use crate::stage::{Protect, Staged, TreePath};
-
-/// Where the plug-in's lines go: in the tree, whose changes are looked at afterwards.
-const CASES_FILE: &str = ".fairtrial-cases.jsonl";
 
 /// How often the engine's own failure is forgiven (CA-56).
 const RETRIES: u32 = 2;
@@ -138,23 +135,28 @@ impl Checking {
             log: Some(self.logs.join(&tree.name).join("build")),
             ..Errand::new(&build.command)
         };
-        let outcome = self.run(&tree, &errand, "build").await?;
-        let end = CallEnd::of(&outcome);
+        let ran = self.run(&tree, &errand, "build").await?;
+        let (outcome, end) = (&ran.outcome, CallEnd::of(&ran.outcome));
         if outcome.verdict != Verdict::Ok {
             let kind = match outcome.verdict {
                 Verdict::SetupFailed => FailureKind::Infra,
                 _ => FailureKind::BuildFailed,
             };
             let failure = Failure::new(kind, format!("build: {}", end.described()));
-            return Err(failure.shown_by(self.summary("build", end, &outcome)));
+            return Err(failure.shown_by(self.summary("build", end, &ran)));
         }
-        tree.layers.insert(0, kept.join("upper"));
-        tree.built = Some(kept);
+        if ran.copy().is_some() {
+            let frozen = self.layers.freeze_copy(ran, name).await;
+            tree.frozen = Some(frozen.map_err(|error| Failure::of_engine(&error))?);
+        } else {
+            tree.layers.insert(0, kept.join("upper"));
+            tree.built = Some(kept);
+        }
         Ok(tree)
     }
 
-    fn summary(&self, of: &str, end: CallEnd, outcome: &Outcome) -> CallSummary {
-        let paths = self.paths();
+    fn summary(&self, of: &str, end: CallEnd, ran: &Ran) -> CallSummary {
+        let (paths, outcome) = (self.paths(ran), &ran.outcome);
         CallSummary {
             of: of.to_owned(),
             end,
@@ -172,25 +174,24 @@ impl Checking {
         if let Some(judge) = &test.judge {
             return self.judged(tree, test, judge).await;
         }
-        let outcome = self.run(tree, &self.errand(test, tree), &test.name).await?;
-        self.read(outcome, test, Trust::InProcess).await
+        let ran = self.run(tree, &self.errand(test, tree), &test.name).await?;
+        self.read(ran, test, Trust::InProcess).await
     }
 
     /// What a command left: its results, and which protected paths it touched.
     pub(super) async fn read(
         &self,
-        outcome: Outcome,
+        ran: Ran,
         test: &TestCommand,
         trust: Trust,
     ) -> Result<Tested, Box<Failure>> {
-        let (paths, protect) = (self.paths(), self.protect.clone());
+        let (paths, protect) = (self.paths(&ran), self.protect.clone());
         let (name, kind, file) = (test.name.clone(), test.results, results_file(test));
         let read = move || -> std::io::Result<Tested> {
-            let upper = outcome.upper.as_ref();
-            let found = match (&file, upper) {
-                (Some(file), Some(upper)) => upper.read(file, MOST_RESULT_BYTES),
-                _ => Ok(None),
-            };
+            let outcome = &ran.outcome;
+            let found = file
+                .as_ref()
+                .map_or(Ok(None), |file| ran.read(file, MOST_RESULT_BYTES));
             let (bytes, is_too_large) = match found {
                 Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => (None, true),
                 found => (found?, false),
@@ -198,7 +199,7 @@ impl Checking {
             let left = Left {
                 test: &name,
                 trust,
-                end: CallEnd::of(&outcome),
+                end: CallEnd::of(outcome),
                 file: match &bytes {
                     Some(bytes) => ResultsFile::Bytes(bytes),
                     None if is_too_large => ResultsFile::TooLarge,
@@ -209,8 +210,7 @@ impl Checking {
             };
             Ok(Tested {
                 results: read_results(kind, left, &paths),
-                touched: upper
-                    .map_or_else(|| Ok(BTreeSet::new()), |upper| touched(upper, &protect))?,
+                touched: touched(&ran, &protect)?,
             })
         };
         Ok(aside(read).await?)
@@ -253,7 +253,7 @@ impl Checking {
         tree: &Tree,
         errand: &Errand<'_>,
         label: &str,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Ran, Failure> {
         let mut tries = 0;
         loop {
             let audience = self.audience.clone();
@@ -268,7 +268,7 @@ impl Checking {
             let ran = self.ground.execute(tree, errand).await;
             drop(held);
             match ran {
-                Ok(outcome) => return Ok(outcome),
+                Ok(ran) => return Ok(ran),
                 Err(_) if tries < RETRIES => tries += 1,
                 Err(error) => return Err(Failure::of_engine(&error)),
             }
@@ -276,8 +276,9 @@ impl Checking {
     }
 
     /// What differs between sides and says nothing about them.
-    fn paths(&self) -> Paths {
-        let pairs = [(&self.ground.home, "<home>"), (&self.ground.at, "<repo>")];
+    fn paths(&self, ran: &Ran) -> Paths {
+        let (at, home) = ran.copy().unwrap_or((&self.ground.at, &self.ground.home));
+        let pairs = [(home, "<home>"), (at, "<repo>")];
         Paths::new(pairs.map(|(path, word)| (path.to_string_lossy().into_owned(), word)))
     }
 }
@@ -324,18 +325,16 @@ fn results_file(test: &TestCommand) -> Option<PathBuf> {
 }
 
 /// Protected paths that were changed (CA-58).
-pub(super) fn touched(upper: &UpperDir, protect: &Protect) -> std::io::Result<BTreeSet<String>> {
-    use fairtrial_exec::ChangeKind;
+pub(super) fn touched(ran: &Ran, protect: &Protect) -> std::io::Result<BTreeSet<String>> {
     use std::os::unix::ffi::OsStrExt;
+    let in_tree = |path: &Path| TreePath::new(path.as_os_str().as_bytes()).ok();
+    let is_protected =
+        |path: &Path| in_tree(path).is_some_and(|path| protect.covering(&path).is_some());
     let mut touched = BTreeSet::new();
-    upper.visit(|path, kind| {
+    ran.visit(is_protected, |path, kind| {
         // That a directory is there says nothing; what is in it does.
-        let is_content = !matches!(kind, ChangeKind::Directory);
-        let Ok(path) = TreePath::new(path.as_os_str().as_bytes()) else {
-            return;
-        };
-        if is_content && protect.covering(&path).is_some() {
-            touched.insert(path.to_string());
+        if kind != ChangeKind::Directory {
+            touched.extend(in_tree(path).map(|path| path.to_string()));
         }
     })?;
     Ok(touched)

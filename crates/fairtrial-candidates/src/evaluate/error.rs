@@ -1,5 +1,7 @@
 //! Why an evaluation could not be made. What a candidate does wrong is never one of these.
 
+use std::path::PathBuf;
+
 use fairtrial_exec::EngineError;
 
 use crate::spec::{Fault, Invalid};
@@ -10,6 +12,9 @@ pub enum EvaluateError {
     /// What was asked for makes no sense here: a file, a commit, a directory.
     #[error("{0}")]
     Invalid(String),
+    /// Results are where they would go, and nobody asked to go on with them (CA-96).
+    #[error("`{}` is not empty (go on with it by --resume, or name another directory)", .0.display())]
+    NotEmpty(PathBuf),
     /// The base cannot be compared with.
     #[error("baseline unusable: {0}")]
     Baseline(String),

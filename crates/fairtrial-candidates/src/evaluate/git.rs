@@ -223,6 +223,35 @@ impl<'a, B: Backend> Git<'a, B> {
         Ok(())
     }
 
+    /// Where the repository keeps what all its work trees share.
+    pub(crate) async fn common_dir(&self, tree: &WorkTree) -> Result<PathBuf, EvaluateError> {
+        let arguments = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
+        let path = self.ask(&tree.directory, &arguments).await?;
+        let path = path.strip_suffix(b"\n").unwrap_or(&path).to_vec();
+        Ok(PathBuf::from(OsString::from_vec(path)))
+    }
+
+    /// Makes a locked work tree without any files.
+    pub(crate) async fn add_worktree(
+        &self,
+        tree: &WorkTree,
+        place: &Path,
+        commit: &str,
+    ) -> Result<(), EvaluateError> {
+        let words = [
+            "worktree",
+            "add",
+            "--detach",
+            "--lock",
+            "--no-checkout",
+            "--quiet",
+        ];
+        let words = words.iter().map(OsString::from);
+        let arguments: Vec<OsString> = words.chain([place.into(), commit.into()]).collect();
+        self.ask_with(&tree.directory, &arguments, &[]).await?;
+        Ok(())
+    }
+
     async fn ask(&self, directory: &Path, arguments: &[&str]) -> Result<Vec<u8>, EvaluateError> {
         let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
         self.ask_with(directory, &arguments, &[]).await

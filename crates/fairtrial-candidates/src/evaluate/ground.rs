@@ -4,19 +4,21 @@
 //! the same argv, path and environment whoever's code it is (CA-49, CA-64).
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fairtrial_exec::{
-    Backend, Call, DEFAULT_OUTPUT_BYTES, EngineError, Level, Limits, LocalBackend, Outcome,
-    Sandbox, Shared, SharedMode, Upper, Workspace, WorkspaceNamespace,
+    Backend, Call, ChangeKind, DEFAULT_OUTPUT_BYTES, EngineError, FrozenTree, Level, Limits,
+    LocalBackend, Outcome, Sandbox, Shared, SharedMode, Upper, Workspace, WorkspaceNamespace,
 };
 
 use super::git::below;
 use super::layers::digest;
 use super::logs::to_files;
+use super::slots::{HeldSlot, Slots};
 use crate::spec::Command;
 use crate::stage::TreePath;
 
@@ -30,6 +32,12 @@ const ONE_THREAD: [&str; 7] = [
     "NUMBA_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 ];
+
+/// Where the plug-in's lines go: in the tree, whose changes are looked at afterwards.
+pub(crate) const CASES_FILE: &str = ".fairtrial-cases.jsonl";
+
+/// Tells the plug-in.
+const CASES_VARIABLE: &str = "FAIRTRIAL_CASES";
 
 /// The hash seed of tests; benches have one per block.
 pub(crate) const TEST_HASH_SEED: u32 = 0;
@@ -47,11 +55,16 @@ pub(crate) struct Tree {
     pub(crate) own: Option<(PathBuf, String)>,
     /// Where what its build wrote is kept.
     pub(crate) built: Option<PathBuf>,
+    /// The whole of it, where copies are made.
+    pub(crate) frozen: Option<Arc<FrozenTree>>,
 }
 
 impl Tree {
     /// Whether it is still what was written (CA-75).
     pub(crate) fn verify(&self) -> Result<(), String> {
+        if let Some(frozen) = &self.frozen {
+            return frozen.check().map_err(|damaged| damaged.to_string());
+        }
         let Some((layer, written)) = &self.own else {
             return Ok(());
         };
@@ -78,8 +91,61 @@ pub(crate) struct Ground {
     /// What every command finds, besides what it is told by itself.
     pub(crate) env: BTreeMap<OsString, OsString>,
     pub(crate) upper_bytes: u64,
-    pub(crate) namespace: WorkspaceNamespace,
+    pub(crate) kind: Kind,
     pub(crate) backend: Arc<LocalBackend>,
+}
+
+/// How a command is given its tree.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// Mounted at the repository's own path.
+    Overlay(WorkspaceNamespace),
+    /// Copied to a slot.
+    Copies(Arc<Slots>),
+}
+
+/// A command that ended, and what it left.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) outcome: Outcome,
+    /// Where it ran, if that was a copy: held until it has been looked at.
+    slot: Option<HeldSlot>,
+}
+
+impl Ran {
+    /// The bytes of a regular file that is new or changed; at most so many.
+    pub(crate) fn read(&self, path: &Path, most_bytes: u64) -> io::Result<Option<Vec<u8>>> {
+        match (&self.outcome.upper, &self.slot) {
+            (Some(upper), _) => upper.read(path, most_bytes),
+            (None, Some(slot)) => slot.read(path, most_bytes),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Tells of each path that is wanted and was changed.
+    pub(crate) fn visit(
+        &self,
+        wanted: impl Fn(&Path) -> bool,
+        mut each: impl FnMut(&Path, ChangeKind),
+    ) -> io::Result<()> {
+        match (&self.outcome.upper, &self.slot) {
+            (Some(upper), _) => {
+                upper.visit(|path, kind| {
+                    if wanted(path) {
+                        each(path, kind);
+                    }
+                })?;
+                Ok(())
+            }
+            (None, Some(slot)) => slot.visit(wanted, each),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// The directory that it ran in, if that was a copy, and its HOME.
+    pub(crate) fn copy(&self) -> Option<(&Path, &Path)> {
+        self.slot.as_ref().map(|slot| (slot.path(), slot.home()))
+    }
 }
 
 /// What one command has of its own.
@@ -124,12 +190,84 @@ impl<'a> Errand<'a> {
 }
 
 impl Ground {
-    /// The call by which a command runs on a tree.
-    pub(crate) fn call(&self, tree: &Tree, errand: &Errand<'_>) -> Call {
+    /// Runs a command on a tree.
+    ///
+    /// # Errors
+    /// The engine failed, or a copy cannot be put back.
+    pub(crate) async fn execute(
+        &self,
+        tree: &Tree,
+        errand: &Errand<'_>,
+    ) -> Result<Ran, EngineError> {
+        let slot = match (&self.kind, &tree.frozen) {
+            (Kind::Copies(slots), Some(frozen)) => {
+                let failed = || EngineError::io("putting back a workspace");
+                let held = slots.acquire().await.map_err(failed())?;
+                Some(held.put_back(frozen).await.map_err(failed())?)
+            }
+            _ => None,
+        };
+        let call = match &slot {
+            Some(slot) => self.call_in(slot, errand),
+            None => self.call_on(tree, errand),
+        };
+        let outcome = match &errand.log {
+            None => self.backend.execute(call).await?,
+            Some(place) => {
+                let (streams, writing) = to_files(place.clone());
+                let outcome = self.backend.submit_with(call, streams)?.await;
+                writing.await.ok(); // what could not be written is in the outcome, as far as that goes
+                outcome?
+            }
+        };
+        Ok(Ran { outcome, slot })
+    }
+
+    /// Whether a command can be given processors: not without any confinement.
+    pub(crate) fn can_pin(&self) -> bool {
+        self.sandbox.level != Level::None || matches!(self.kind, Kind::Overlay(_))
+    }
+
+    /// On a tree that is mounted.
+    fn call_on(&self, tree: &Tree, errand: &Errand<'_>) -> Call {
+        let mut call = self.call(&self.at, &self.home, errand);
+        let Kind::Overlay(namespace) = self.kind else {
+            return call;
+        };
+        call.workspace = Some(Arc::new(Workspace {
+            upper: match &errand.kept_in {
+                Some(directory) => Upper::Disk {
+                    directory: directory.clone(),
+                },
+                None => Upper::Memory {
+                    bytes: self.upper_bytes,
+                },
+            },
+            private: Some(self.home.clone()),
+            shared: self.shared_on(tree, errand),
+            hidden: self.hidden_from(errand),
+            namespace,
+            ..Workspace::new(self.at.clone(), tree.layers.clone())
+        }));
+        call
+    }
+
+    /// In a copy.
+    fn call_in(&self, slot: &HeldSlot, errand: &Errand<'_>) -> Call {
+        let mut call = self.call(slot.path(), slot.home(), errand);
+        if call.sandbox.level != Level::None {
+            call.sandbox
+                .write
+                .extend([slot.path().to_owned(), slot.home().to_owned()]);
+        }
+        call
+    }
+
+    fn call(&self, at: &Path, home: &Path, errand: &Errand<'_>) -> Call {
         let mut call = Call::command(errand.command.to_argv());
         call.cwd = Some(match errand.cwd {
-            Some(place) => below(&self.at, place.as_bytes()),
-            None => self.at.clone(),
+            Some(place) => below(at, place.as_bytes()),
+            None => at.to_owned(),
         });
         call.timeout = errand.timeout;
         call.limits = self.limits.clone();
@@ -143,39 +281,8 @@ impl Ground {
         if call.sandbox.level == Level::Strict {
             call.sandbox.read.extend(errand.shows.iter().cloned());
         }
-        call.env = self.environment(errand);
-        call.workspace = Some(Arc::new(Workspace {
-            upper: match &errand.kept_in {
-                Some(directory) => Upper::Disk {
-                    directory: directory.clone(),
-                },
-                None => Upper::Memory {
-                    bytes: self.upper_bytes,
-                },
-            },
-            private: Some(self.home.clone()),
-            shared: self.shared_on(tree, errand),
-            hidden: self.hidden_from(errand),
-            namespace: self.namespace,
-            ..Workspace::new(self.at.clone(), tree.layers.clone())
-        }));
+        call.env = self.environment(at, home, errand);
         call
-    }
-
-    /// Runs a command on a tree.
-    pub(crate) async fn execute(
-        &self,
-        tree: &Tree,
-        errand: &Errand<'_>,
-    ) -> Result<Outcome, EngineError> {
-        let call = self.call(tree, errand);
-        let Some(place) = &errand.log else {
-            return self.backend.execute(call).await;
-        };
-        let (streams, writing) = to_files(place.clone());
-        let outcome = self.backend.submit_with(call, streams)?.await;
-        writing.await.ok(); // what could not be written is in the outcome, as far as that goes
-        outcome
     }
 
     fn hidden_from(&self, errand: &Errand<'_>) -> Vec<PathBuf> {
@@ -223,13 +330,18 @@ impl Ground {
         own.get(name).cloned().or_else(shared)
     }
 
-    fn environment(&self, errand: &Errand<'_>) -> BTreeMap<OsString, Option<OsString>> {
+    fn environment(
+        &self,
+        at: &Path,
+        home: &Path,
+        errand: &Errand<'_>,
+    ) -> BTreeMap<OsString, Option<OsString>> {
         let fixed = [
             ("LANG", "C.UTF-8".into()),
             ("TZ", "UTC".into()),
-            ("HOME", self.home.clone().into_os_string()),
-            ("TMPDIR", self.home.clone().into_os_string()),
-            ("PWD", self.at.clone().into_os_string()),
+            ("HOME", home.as_os_str().to_owned()),
+            ("TMPDIR", home.as_os_str().to_owned()),
+            ("PWD", at.as_os_str().to_owned()),
             ("PYTHONHASHSEED", errand.hash_seed.to_string().into()),
             ("PYTHONDONTWRITEBYTECODE", "1".into()),
         ];
@@ -248,6 +360,10 @@ impl Ground {
             .chain(errand.own_env.clone());
         let mut env: BTreeMap<OsString, Option<OsString>> =
             all.map(|(name, value)| (name, Some(value))).collect();
+        // It is in the tree, wherever that is.
+        if let Some(cases) = env.get_mut(OsStr::new(CASES_VARIABLE)) {
+            *cases = Some(at.join(CASES_FILE).into_os_string());
+        }
         // They name the process or the machine: no two runs would have the same environment.
         for name in ["FAIRTRIAL_WORKER_ID", "FAIRTRIAL_NODE_ID"] {
             env.insert(name.into(), None);

@@ -10,10 +10,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use fairtrial_exec::{ChangeKind, Outcome, UpperDir};
+use fairtrial_exec::ChangeKind;
 
 use super::correctness::{Checking, Tested, aside, touched};
-use super::ground::{Errand, Tree};
+use super::ground::{Errand, Ran, Tree};
 use crate::cases::{CallEnd, EXIT_FILE, Failure, FailureKind, Trust, exit_json, judged_results};
 use crate::spec::{Judge, TestCommand};
 use crate::stage::{Protect, TreePath};
@@ -36,8 +36,8 @@ impl Checking {
             whole_output: true,
             ..self.errand(test, tree)
         };
-        let outcome = self.run(tree, &errand, &test.name).await?;
-        let end = CallEnd::of(&outcome);
+        let ran = self.run(tree, &errand, &test.name).await?;
+        let end = CallEnd::of(&ran.outcome);
         let number = self.processes.load(Ordering::Relaxed);
         let place = self.judged.join(format!(
             "{}-{number:08}",
@@ -47,9 +47,8 @@ impl Checking {
             .map_err(|fault| Failure::new(FailureKind::Infra, fault.to_string()))?;
         let (room, protect, ended) = (place.clone(), self.protect.clone(), end.clone());
         let found = aside(move || {
-            show(&room, &outcome, &ended, &globs)?;
-            let upper = outcome.upper.as_ref();
-            upper.map_or_else(|| Ok(Default::default()), |upper| touched(upper, &protect))
+            show(&room, &ran, &ended, &globs)?;
+            touched(&ran, &protect)
         });
         let found = found.await?;
         let judging = Errand {
@@ -72,14 +71,14 @@ impl Checking {
             ..Errand::new(&judge.command)
         };
         let base = self.layers.base();
-        let outcome = self
+        let ran = self
             .run(&base, &judging, &format!("judge of {}", test.name))
             .await?;
         let at_root = TestCommand {
             cwd: None,
             ..test.clone()
         };
-        let said = self.read(outcome, &at_root, Trust::Judge).await?;
+        let said = self.read(ran, &at_root, Trust::Judge).await?;
         aside(move || fairtrial_exec::remove_tree(&place))
             .await
             .ok(); // it goes with the evaluation at the latest
@@ -91,30 +90,30 @@ impl Checking {
 }
 
 /// Puts what a command left where the judge finds it.
-fn show(place: &Path, outcome: &Outcome, end: &CallEnd, globs: &Protect) -> io::Result<()> {
+fn show(place: &Path, ran: &Ran, end: &CallEnd, globs: &Protect) -> io::Result<()> {
+    let outcome = &ran.outcome;
     fs::create_dir_all(place)?;
     fs::write(place.join("stdout"), outcome.stdout.bytes())?;
     fs::write(place.join("stderr"), outcome.stderr.bytes())?;
     fs::write(place.join(EXIT_FILE), exit_json(end))?;
-    match &outcome.upper {
-        Some(upper) => copy_outputs(upper, globs, &place.join("files")),
-        None => Ok(()),
-    }
+    copy_outputs(ran, globs, &place.join("files"))
 }
 
 /// Regular files only: a link could lead a judge to what the candidate never wrote.
-fn copy_outputs(upper: &UpperDir, globs: &Protect, into: &Path) -> io::Result<()> {
+fn copy_outputs(ran: &Ran, globs: &Protect, into: &Path) -> io::Result<()> {
     let mut wanted: Vec<PathBuf> = Vec::new();
-    upper.visit(|path, kind| {
-        let path_in_tree = TreePath::new(path.as_os_str().as_bytes());
-        let is_asked_for = path_in_tree.is_ok_and(|path| globs.covering(&path).is_some());
-        if kind == ChangeKind::Written && is_asked_for {
+    let is_asked_for = |path: &Path| {
+        let path = TreePath::new(path.as_os_str().as_bytes());
+        path.is_ok_and(|path| globs.covering(&path).is_some())
+    };
+    ran.visit(is_asked_for, |path, kind| {
+        if kind == ChangeKind::Written {
             wanted.push(path.to_owned());
         }
     })?;
     let mut left = MOST_BYTES;
     for path in wanted {
-        let Some(bytes) = upper.read(&path, left)? else {
+        let Some(bytes) = ran.read(&path, left)? else {
             continue;
         };
         left -= bytes.len() as u64;

@@ -4,13 +4,16 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use fairtrial_exec::{LayerEntry, Snapshot, write_layer};
+use fairtrial_exec::{
+    CopySlot, Deletions, FrozenTree, LayerEntry, Snapshot, Written, write_changes, write_layer,
+};
 use sha2::{Digest, Sha256};
 
 use super::error::EvaluateError;
-use super::ground::Tree;
+use super::ground::{Ran, Tree};
 use crate::stage::{Image, PostImages, Staged};
 
 /// Files of candidates have one time, for it says nothing about them. Not 0: some tools take that for none.
@@ -23,6 +26,8 @@ pub(crate) struct Layers {
     /// Topmost first.
     below: Vec<PathBuf>,
     hash: String,
+    /// Where trees are copied, the base of all copies, and whether they share bytes.
+    copies: Option<(Arc<FrozenTree>, bool)>,
 }
 
 impl Layers {
@@ -36,6 +41,15 @@ impl Layers {
             directory,
             below,
             hash: snapshot.hash().to_owned(),
+            copies: None,
+        }
+    }
+
+    /// Whole trees instead of layers, copied from `base`.
+    pub(crate) fn copying(self, base: Arc<FrozenTree>, reflink: bool) -> Self {
+        Self {
+            copies: Some((base, reflink)),
+            ..self
         }
     }
 
@@ -47,36 +61,86 @@ impl Layers {
             hash: self.hash.clone(),
             own: None,
             built: None,
+            frozen: self.copies.as_ref().map(|(base, _)| Arc::clone(base)),
         }
     }
 
     /// A candidate's tree; its layer is written.
     pub(crate) async fn write(&self, staged: &Staged) -> Result<Tree, EvaluateError> {
-        let layer = self.directory.join(staged.id.full());
-        let (below, images, place) = (self.below.clone(), staged.images.clone(), layer.clone());
-        let writing = tokio::task::spawn_blocking(move || write(&place, &images, &below));
-        let written = writing.await.map_err(std::io::Error::other).flatten();
-        let digest = written.map_err(EvaluateError::attempting(format!(
-            "writing the files of {}",
-            staged.id
-        )))?;
+        let place = self.directory.join(staged.id.full());
+        let attempt = format!("writing the files of {}", staged.id);
+        let (below, images, layer, copies) = (
+            self.below.clone(),
+            staged.images.clone(),
+            place.clone(),
+            self.copies.clone(),
+        );
+        let writing = tokio::task::spawn_blocking(move || match copies {
+            None => Ok((Some(write(&layer, &images, &below)?), None)),
+            Some((base, reflink)) => Ok((None, Some(copy(&layer, &images, base, reflink)?))),
+        });
+        let written = writing.await.map_err(io::Error::other).flatten();
+        let (digest, frozen) = written.map_err(EvaluateError::attempting(attempt))?;
         Ok(Tree {
             name: staged.id.to_string(),
-            layers: std::iter::once(layer.clone())
+            layers: std::iter::once(place.clone())
                 .chain(self.below.iter().cloned())
                 .collect(),
             hash: staged.id.full(),
-            own: Some((layer, digest)),
+            own: digest.map(|digest| (place, digest)),
             built: None,
+            frozen: frozen.map(Arc::new),
         })
     }
+
+    /// What a build left in its copy, as a tree of its own.
+    pub(crate) async fn freeze_copy(&self, ran: Ran, name: &str) -> io::Result<Arc<FrozenTree>> {
+        let place = self.directory.join(format!("{name}-built"));
+        let reflink = self.copies.as_ref().is_some_and(|(_, reflink)| *reflink);
+        let freezing = tokio::task::spawn_blocking(move || {
+            let (built, _) = ran
+                .copy()
+                .ok_or_else(|| io::Error::other("it ran in no copy"))?;
+            fresh(&place)?;
+            CopySlot::make(Arc::new(FrozenTree::record(built)?), &place, reflink)?;
+            FrozenTree::record(&place).map(Arc::new)
+        });
+        freezing.await.map_err(io::Error::other).flatten()
+    }
+}
+
+/// What was there is not.
+fn fresh(place: &Path) -> io::Result<()> {
+    match place.exists() {
+        true => fairtrial_exec::remove_tree(place),
+        false => Ok(()),
+    }
+}
+
+/// The base with a candidate's files, whole.
+fn copy(
+    place: &Path,
+    images: &PostImages,
+    base: Arc<FrozenTree>,
+    reflink: bool,
+) -> io::Result<FrozenTree> {
+    fresh(place)?;
+    CopySlot::make(base, place, reflink)?;
+    let changes = images.iter().map(|(path, image)| {
+        let change = match image {
+            None => Written::Deleted,
+            Some(Image::File { mode, bytes }) => Written::File { mode: *mode, bytes },
+            Some(Image::Link { target }) => Written::Link { target },
+        };
+        (path.as_bytes(), change)
+    });
+    write_changes(place, changes, Deletions::Remove)?;
+    FrozenTree::record(place)
 }
 
 /// Writes a layer, unless it is there already from another phase; gives what it holds.
 fn write(place: &Path, images: &PostImages, below: &[PathBuf]) -> io::Result<String> {
-    if place.exists() {
-        fairtrial_exec::remove_tree(place)?;
-    }
+    fresh(place)?;
     let entries = images.iter().map(|(path, image)| {
         let entry = image.map(|image| match image {
             Image::File { mode, bytes } => LayerEntry::File {

@@ -153,12 +153,13 @@ impl Track<'_> {
         tree.verify()?;
         self.processes.fetch_add(1, Ordering::Relaxed);
         let before = self.surroundings.read();
-        let outcome = self
+        let ran = self
             .ground
             .execute(tree, &errand)
             .await
             .map_err(|error| error.to_string())?;
         let disturbance = self.surroundings.read().since(&before);
+        let outcome = ran.outcome;
         if outcome.verdict == Verdict::SetupFailed {
             let error = outcome.error.as_ref().map(|error| error.message.clone());
             return Err(error.unwrap_or_else(|| "it could not be set up".to_owned()));

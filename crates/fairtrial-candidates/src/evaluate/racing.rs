@@ -281,7 +281,11 @@ impl Races {
                 .await?;
             busiest = busiest.max(busy);
         }
-        let pinning = Pinning::choose(&self.pin, &Usable::now(), busiest);
+        let pin = match scene.checking.ground.can_pin() {
+            true => &self.pin,
+            false => &Pin::Off,
+        };
+        let pinning = Pinning::choose(pin, &Usable::now(), busiest);
         let pinning = pinning.map_err(|error| EvaluateError::Failed(error.to_string()))?;
         self.surroundings = Surroundings::of(measured_on(Some(&pinning)));
         self.pinning = Some(pinning);

@@ -6,21 +6,25 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use fairtrial_exec::{EntryKind, Level, ScratchRoot, Shared, SharedMode, Snapshot};
+use fairtrial_exec::{
+    CopySlot, EntryKind, FrozenTree, Level, ScratchRoot, Shared, SharedMode, Snapshot,
+};
 
 use super::base::DirectoryBase;
 use super::correctness::Checking;
 use super::error::EvaluateError;
 use super::evaluator::Evaluator;
 use super::event::Event;
-use super::ground::Ground;
+use super::ground::{Ground, Kind};
 use super::journal::{JOURNAL, Journal, read_journal};
 use super::layers::Layers;
 use super::prepare::{Places, freeze, list, protect};
-use super::provider::{self, Provided};
+use super::provider::{self, How, Provided};
 use super::record::{JOURNAL_VERSION, Past, Record};
 use super::repository::Listing;
+use super::slots::Slots;
 use super::telling::{Audience, Telling};
+use super::worktrees::Worktrees;
 use crate::cases::{PYTEST_PLUGIN, PYTEST_PLUGIN_FILE};
 use crate::evaluation::{BaseFacts, Costs, Machine};
 use crate::spec::{self, Git, Spec};
@@ -41,6 +45,7 @@ pub(crate) struct Scene {
     /// Held for as long as it is used.
     _snapshot: Snapshot,
     _root: ScratchRoot,
+    _worktrees: Option<Worktrees>,
 }
 
 impl Scene {
@@ -63,6 +68,7 @@ impl Evaluator {
         let begun = Instant::now();
         let past = self.past(&places.output, resume)?;
         for orphan in self.store.orphans()? {
+            Worktrees::forget_those_of(&orphan);
             orphan.remove().ok(); // left for the next time
         }
         let root = self.store.workspace_dir()?;
@@ -91,9 +97,36 @@ impl Evaluator {
         }
         let provided = provider::choose(&self.spec, &self.backend, root.path()).await?;
         let history = self.history(&snapshot, root.path()).await?;
-        let layers = Layers::new(directory(root.path(), "layers")?, &snapshot, history);
+        let (mut missing, mut worktrees) = (Vec::new(), None);
+        let mut layers = Layers::new(
+            directory(root.path(), "layers")?,
+            &snapshot,
+            history.clone(),
+        );
+        let kind = match provided.how {
+            How::Overlay(namespace) => Kind::Overlay(namespace),
+            How::Copy { .. } | How::Worktree => {
+                let reflink = provided.how == How::Copy { reflink: true };
+                let base = self
+                    .base_copy(places, &snapshot, history, root.path(), reflink)
+                    .await?;
+                layers = layers.copying(Arc::clone(&base), reflink);
+                if provided.how == How::Worktree {
+                    worktrees = Some(self.worktrees(places, &facts, &root).await?);
+                }
+                let slots = Slots::make(root.path(), self.slots(), &base, reflink).await;
+                let (slots, problems) = slots.map_err(EvaluateError::Failed)?;
+                missing = problems;
+                Kind::Copies(slots)
+            }
+        };
+        warnings.extend(
+            missing
+                .into_iter()
+                .map(|why| format!("one slot less: {why}")),
+        );
         let checking = Checking {
-            ground: self.ground(places, &root, &snapshot, &provided)?,
+            ground: self.ground(places, &root, &snapshot, kind)?,
             layers,
             lock: self.lock.clone(),
             protect: protect(&self.spec)?,
@@ -142,6 +175,7 @@ impl Evaluator {
             warnings,
             _snapshot: snapshot,
             _root: root,
+            _worktrees: worktrees,
         })
     }
 
@@ -150,13 +184,7 @@ impl Evaluator {
         let holds = fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_some());
         let journal = output.join(JOURNAL);
         match (resume, holds) {
-            (false, true) => {
-                let hint = "go on with it by --resume, or name another directory";
-                return Err(EvaluateError::Invalid(format!(
-                    "`{}` is not empty ({hint})",
-                    output.display()
-                )));
-            }
+            (false, true) => return Err(EvaluateError::NotEmpty(output.to_owned())),
             (true, _) if journal.exists() => {}
             _ => return Ok(Past::default()),
         }
@@ -212,6 +240,96 @@ impl Evaluator {
         Ok(telling)
     }
 
+    fn slots(&self) -> usize {
+        self.spec.parallel.unwrap_or(1).max(1) as usize
+    }
+
+    async fn worktrees(
+        &self,
+        places: &Places,
+        facts: &BaseFacts,
+        root: &ScratchRoot,
+    ) -> Result<Worktrees, EvaluateError> {
+        let git = self.tools.git();
+        let (Some(tree), Some(commit)) = (git.work_tree(&places.root).await?, &facts.commit) else {
+            let problem = format!(
+                "worktree: `{}` is no git work tree with a commit",
+                places.root.display()
+            );
+            return Err(EvaluateError::Failed(problem));
+        };
+        let slots = (0..self.slots()).map(|number| Slots::place(root.path(), number));
+        Worktrees::add(&git, &tree, commit, slots.collect(), root).await
+    }
+
+    /// The base as copies are made of it: with its history, and with what is shared, which nothing can be mounted over.
+    async fn base_copy(
+        &self,
+        places: &Places,
+        snapshot: &Snapshot,
+        history: Option<PathBuf>,
+        root: &Path,
+        reflink: bool,
+    ) -> Result<Arc<FrozenTree>, EvaluateError> {
+        if self.spec.sandbox.level == Level::Strict && self.backend.gives_users() {
+            let problem = "copies belong to root, and at level `strict` calls have users of their own: use an overlay";
+            return Err(EvaluateError::Failed(problem.to_owned()));
+        }
+        if let Some(judge) = places.judges.first() {
+            let problem = format!(
+                "`{}` cannot be hidden without mounts: a judge needs an overlay",
+                judge.display()
+            );
+            return Err(EvaluateError::Failed(problem));
+        }
+        // A link is enough where nobody can write through it (CA-32).
+        let links = self.spec.sandbox.level != Level::None && self.backend.limits_writes();
+        let shared: Vec<(PathBuf, bool)> = self
+            .spec
+            .shared
+            .iter()
+            .zip(&places.shared)
+            .map(|(asked, path)| {
+                (
+                    path.clone(),
+                    links && asked.mode == spec::SharedMode::ReadOnly,
+                )
+            })
+            .collect();
+        let (repository, tree, place) = (
+            places.root.clone(),
+            Arc::clone(snapshot.tree()),
+            root.join("base"),
+        );
+        let copying = move || -> std::io::Result<FrozenTree> {
+            CopySlot::make(tree, &place, reflink)?;
+            if let Some(history) = history {
+                let history = Arc::new(FrozenTree::record(&history.join(".git"))?);
+                CopySlot::make(history, &place.join(".git"), reflink)?;
+            }
+            for (path, is_link) in shared {
+                let target = place.join(path.strip_prefix(&repository).unwrap_or(&path));
+                if let Some(above) = target.parent() {
+                    fs::create_dir_all(above)?;
+                }
+                match is_link {
+                    true => std::os::unix::fs::symlink(&path, target)?,
+                    false => drop(CopySlot::make(
+                        Arc::new(FrozenTree::record(&path)?),
+                        &target,
+                        reflink,
+                    )?),
+                }
+            }
+            FrozenTree::record(&place)
+        };
+        let copied = tokio::task::spawn_blocking(copying).await;
+        let copied = copied.map_err(std::io::Error::other).flatten();
+        copied
+            .map(Arc::new)
+            .map_err(EvaluateError::attempting("copying the base"))
+    }
+
     /// A layer with a history of one commit (CA-31).
     async fn history(
         &self,
@@ -239,7 +357,7 @@ impl Evaluator {
         places: &Places,
         root: &ScratchRoot,
         snapshot: &Snapshot,
-        provided: &Provided,
+        kind: Kind,
     ) -> Result<Ground, EvaluateError> {
         let spec = &self.spec;
         let shared = spec
@@ -283,7 +401,7 @@ impl Evaluator {
             sandbox,
             env: passed.chain(set).collect(),
             upper_bytes: spec.workspace.upper_bytes,
-            namespace: provided.namespace,
+            kind,
             backend: Arc::clone(&self.backend),
         })
     }

@@ -74,6 +74,19 @@ pub enum Step {
 ///
 /// Tell it what happens; after each time send what [`Search::next_ask`] gives, try what [`Search::next_proposal`] gives,
 /// and write down what [`Search::take_records`] gives before it counts.
+///
+/// ```
+/// use fairtrial_candidates::search::{Answer, Checked, Found, Search, Settings, Step, Terms};
+///
+/// let mut search = Search::new(Settings::default(), Terms { races: true, shares_cpus: false });
+/// let found = Found::Failed { kind: "mismatch".to_owned(), differing: 1, cases: 10 };
+/// search.checked(Checked { id: "c-91ab03".to_owned(), parent: None, generation: 1, found });
+/// let ask = search.next_ask().expect("a repair");
+/// assert_eq!(search.step(false), Step::Await);
+/// search.answered(ask.id, Answer::default());
+/// assert_eq!(search.step(false), Step::Over);
+/// assert_eq!(search.ledger().answered, 1);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Search {
     settings: Settings,
@@ -207,17 +220,18 @@ impl Search {
 
     /// No answer came.
     pub fn failed(&mut self, request: RequestId, failure: Failure) {
+        if !self.is_open(request) {
+            return; // a proposer that is closed at the end did not die of it
+        }
         if failure.kind == FailureKind::ProposerDead {
             return self.proposer_dead(&failure.message);
         }
         let at_s = self.at_s();
-        if self.is_open(request) {
-            self.take(Record::Failed {
-                request,
-                at_s,
-                failure,
-            });
-        }
+        self.take(Record::Failed {
+            request,
+            at_s,
+            failure,
+        });
     }
 
     /// The proposer said something that belongs to no request.

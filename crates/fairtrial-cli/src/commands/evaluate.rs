@@ -7,9 +7,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use fairtrial_candidates::spec::{Invalid, Spec, SpecPath};
-use fairtrial_candidates::{
-    Checklist, EvaluateError, EvaluationReport, Evaluator, FailureKind, Rescoring,
-};
+use fairtrial_candidates::{Checklist, EvaluateError, EvaluationReport, Evaluator, Rescoring};
 use tokio::sync::mpsc;
 
 use crate::args::EvaluateArgs;
@@ -90,21 +88,16 @@ async fn interrupted<T>(
 fn failure(error: EvaluateError) -> Failure {
     match error {
         EvaluateError::Invalid(problem) => Failure::Usage(problem),
+        error @ EvaluateError::NotEmpty(_) => Failure::Usage(error.to_string()),
         EvaluateError::Engine(error) => error.into(),
         error => Failure::attempting("the evaluation failed")(error.to_string()),
     }
 }
 
 fn exit_code(report: &EvaluationReport) -> ExitCode {
-    let mut failures = report
-        .evaluations
-        .iter()
-        .filter_map(|one| one.failure.as_ref());
     if report.any_correct() {
         ExitCode::AllWell
-    } else if !report.evaluations.is_empty()
-        && failures.all(|failure| failure.kind == FailureKind::Infra)
-    {
+    } else if report.only_infra().is_some() {
         ExitCode::EngineFailed
     } else {
         ExitCode::CallFailed

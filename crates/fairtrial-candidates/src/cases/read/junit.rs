@@ -13,6 +13,7 @@ use super::Read;
 
 /// Elements in elements: suites nest a few deep.
 const MOST_DEPTH: usize = 100;
+const MOST_ATTRIBUTES: usize = 100;
 
 pub(super) fn read(bytes: &[u8], paths: &Paths) -> Result<Read, String> {
     // Programs print what they like, and some loggers pass it on as it is.
@@ -194,7 +195,11 @@ impl Case {
 }
 
 fn attribute(element: &BytesStart<'_>, wanted: &str) -> Result<Option<String>, String> {
-    for found in element.attributes() {
+    for (at, found) in element.attributes().enumerate() {
+        // Each is compared with all before it.
+        if at == MOST_ATTRIBUTES {
+            return Err("an element has too many attributes".to_owned());
+        }
         let found = found.map_err(|error| error.to_string())?;
         if found.key.as_ref() == wanted {
             let value = found.normalized_value(XmlVersion::Implicit1_0);
@@ -308,11 +313,15 @@ assert 1 == 2</failure></testcase>
 
     /// CA-48
     #[test]
-    fn entities_of_a_file_are_not_expanded() {
+    fn a_file_that_means_harm_is_refused_at_once() {
         let bomb = r#"<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;">]>
             <testsuite><testcase name="x"><system-out>&b;</system-out></testcase></testsuite>"#;
         let error = read(bomb.as_bytes(), &Paths::default()).expect_err("refused");
         assert!(error.contains("entity of its own"), "{error}");
+        let attributes: String = (0..1_000_000).map(|at| format!(" a{at}=''")).collect();
+        let wide = format!("<testsuite><testcase{attributes}/></testsuite>");
+        let error = read(wide.as_bytes(), &Paths::default()).expect_err("refused");
+        assert!(error.contains("too many attributes"), "{error}");
         let deep = "<testsuite>".repeat(1_000_000);
         assert!(read(deep.as_bytes(), &Paths::default()).is_err());
     }

@@ -1,6 +1,8 @@
 //! The lines of our pytest plug-in. A process that dies leaves a line unfinished, which is dropped, and cases that began
 //! and did not end.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use super::super::case::{CaseResult, CaseStatus, ResultsFault};
@@ -8,21 +10,57 @@ use super::super::end::Ended;
 use super::super::output::{Output, OutputReader};
 use super::super::paths::Paths;
 use super::super::recorded::Recorded;
-use super::super::text::last_lines;
+use super::super::text::{clipped, last_lines};
 use super::Read;
 
 const FORMAT: u32 = 1;
 
-#[derive(Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
+/// A line of at most so many bytes is read: values become many times larger than their text.
+const MOST_LINE_BYTES: usize = 16 << 20;
+/// Names of running cases that are kept.
+const MOST_RUNNING: usize = 50;
+const MOST_SOURCE_CHARACTERS: usize = 16 << 10;
+
 enum Line {
-    Session { format: u32 },
-    Begin { id: String },
+    Session(Format),
+    Begin(Named),
     End(Box<End>),
-    Source { number: usize, text: String },
-    Stuck { id: String, error: String },
-    InternalError { error: String },
-    Finish {},
+    Source(Source),
+    Stuck(Stuck),
+    InternalError(Said),
+    Finish,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    event: String,
+}
+
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct Source {
+    number: usize,
+    text: String,
+}
+
+#[derive(Deserialize)]
+struct Stuck {
+    id: String,
+    error: String,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    error: String,
 }
 
 #[derive(Deserialize)]
@@ -46,6 +84,28 @@ struct Dropped {
     sha256: String,
 }
 
+impl Line {
+    /// Looks at the kind first, then reads a line of that kind: an enum of serde's would hold it all in between.
+    fn read(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        use serde::de::Error as _;
+        use serde_json::{Error, from_slice};
+        if bytes.len() > MOST_LINE_BYTES {
+            return Err(Error::custom("it is longer than 16 MiB"));
+        }
+        let Kind { event } = from_slice(bytes)?;
+        Ok(match &*event {
+            "session" => Self::Session(from_slice(bytes)?),
+            "begin" => Self::Begin(from_slice(bytes)?),
+            "end" => Self::End(Box::new(from_slice(bytes)?)),
+            "source" => Self::Source(from_slice(bytes)?),
+            "stuck" => Self::Stuck(from_slice(bytes)?),
+            "internal_error" => Self::InternalError(from_slice(bytes)?),
+            "finish" => Self::Finish,
+            _ => return Err(Error::custom(format!("`{event}` is no event"))),
+        })
+    }
+}
+
 /// `ended` says what became of a case that was running when its process ended.
 pub(super) fn read(bytes: &[u8], ended: Ended, paths: &Paths) -> Result<Read, String> {
     let mut session = Session::new(paths);
@@ -58,12 +118,12 @@ pub(super) fn read(bytes: &[u8], ended: Ended, paths: &Paths) -> Result<Read, St
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty());
     for (at, line) in lines.enumerate() {
-        let line = serde_json::from_slice(line)
+        let line = Line::read(line)
             .map_err(|error| format!("line {} of the plug-in is damaged: {error}", at + 1))?;
         session.take(line)?;
     }
     // The last line has no end if the process was stopped while it wrote; whole or not, it may be read.
-    if let Ok(line) = serde_json::from_slice(torn) {
+    if let Ok(line) = Line::read(torn) {
         session.take(line)?;
     }
     session.finish(ended)
@@ -74,8 +134,9 @@ struct Session<'a> {
     read: Read,
     began: bool,
     finished: bool,
-    running: Vec<String>,
-    stuck: Vec<(String, String)>,
+    /// How often each began and did not end.
+    running: BTreeMap<String, u32>,
+    stuck: BTreeMap<String, String>,
     internal_error: Option<String>,
 }
 
@@ -86,38 +147,38 @@ impl<'a> Session<'a> {
             read: Read::default(),
             began: false,
             finished: false,
-            running: Vec::new(),
-            stuck: Vec::new(),
+            running: BTreeMap::new(),
+            stuck: BTreeMap::new(),
             internal_error: None,
         }
     }
 
     fn take(&mut self, line: Line) -> Result<(), String> {
         match line {
-            Line::Session { format: FORMAT } if !self.began => self.began = true,
-            Line::Session { format: FORMAT } => {
+            Line::Session(Format { format: FORMAT }) if !self.began => self.began = true,
+            Line::Session(Format { format: FORMAT }) => {
                 return Err("two sessions wrote one file".to_owned());
             }
-            Line::Session { format } => {
+            Line::Session(Format { format }) => {
                 return Err(format!("the plug-in writes format {format}, not {FORMAT}"));
             }
-            Line::Begin { id } => self.running.push(id),
+            Line::Begin(Named { id }) => *self.running.entry(id).or_default() += 1,
             Line::End(end) => self.end(*end),
-            Line::Source { number, text } if number == self.read.sources.len() => {
-                self.read.sources.push(self.paths.text(&text).into_owned());
+            Line::Source(source) if source.number == self.read.sources.len() => {
+                let text = self.paths.text(&source.text);
+                let text = text.chars().take(MOST_SOURCE_CHARACTERS).collect();
+                self.read.sources.push(text);
             }
-            Line::Source { .. } => return Err("the plug-in's sources are out of order".to_owned()),
-            Line::Stuck { id, error } => self.stuck.push((id, error)),
-            Line::InternalError { error } => self.internal_error = Some(error),
-            Line::Finish {} => self.finished = true,
+            Line::Source(_) => return Err("the plug-in's sources are out of order".to_owned()),
+            Line::Stuck(Stuck { id, error }) => drop(self.stuck.insert(id, error)),
+            Line::InternalError(Said { error }) => self.internal_error = Some(error),
+            Line::Finish => self.finished = true,
         }
         Ok(())
     }
 
     fn end(&mut self, end: End) {
-        if let Some(at) = self.running.iter().position(|id| *id == end.id) {
-            self.running.remove(at);
-        }
+        self.no_more_running(&end.id);
         let mut result = CaseResult {
             status: end.status,
             duration_s: end.duration,
@@ -133,13 +194,20 @@ impl<'a> Session<'a> {
             .map(|(name, value)| (name, value.without(self.paths)))
             .collect();
         // A worker of xdist that ended itself with its case: the controller only sees it gone.
-        let stuck = self.stuck.iter().position(|(id, _)| *id == end.id);
-        if let Some(at) = stuck {
-            let (_, error) = self.stuck.remove(at);
+        if let Some(error) = self.stuck.remove(&end.id) {
             result = self.stuck_case(&error);
         }
         let id = self.paths.text(&end.id).into_owned();
         self.read.add(&id, result);
+    }
+
+    fn no_more_running(&mut self, id: &str) {
+        if let Some(times) = self.running.get_mut(id) {
+            *times -= 1;
+            if *times == 0 {
+                self.running.remove(id);
+            }
+        }
     }
 
     fn finish(mut self, ended: Ended) -> Result<Read, String> {
@@ -147,16 +215,16 @@ impl<'a> Session<'a> {
             return Err("pytest did not load the plug-in, or was stopped before it did".to_owned());
         }
         for (id, error) in std::mem::take(&mut self.stuck) {
-            self.running.retain(|running| *running != id);
+            self.no_more_running(&id);
             let result = self.stuck_case(&error);
             let id = self.paths.text(&id).into_owned();
             self.read.add(&id, result);
         }
-        let running = std::mem::take(&mut self.running);
         let status = match ended {
             Ended::Timeout => CaseStatus::TimedOut,
             _ => CaseStatus::Crashed,
         };
+        let running: Vec<_> = std::mem::take(&mut self.running).into_keys().collect();
         for id in &running {
             let error = "its process ended while it was running".to_owned();
             let result = CaseResult {
@@ -166,7 +234,9 @@ impl<'a> Session<'a> {
             self.read.add(&self.paths.text(id), result);
         }
         if !self.finished {
-            self.read.fault = Some(ResultsFault::EndedEarly(running));
+            let running = running.iter().take(MOST_RUNNING);
+            let running = running.map(|id| clipped(&self.paths.text(id)));
+            self.read.fault = Some(ResultsFault::EndedEarly(running.collect()));
         } else if self.read.cases.is_empty()
             && let Some(error) = &self.internal_error
         {
@@ -311,6 +381,10 @@ mod tests {
             ),
             (format!("{session}\n{session}\n"), "two sessions"),
             (format!("{session}\nnoise\n"), "line 2"),
+            (
+                format!("{session}\n{}\n", " ".repeat(MOST_LINE_BYTES + 1)),
+                "longer than 16 MiB",
+            ),
             (format!("{session}\n{{\"event\":\"new\"}}\n"), "line 2"),
             (
                 format!(
@@ -346,6 +420,33 @@ mod tests {
         let [one, other] = ["aa", "bb"].map(|digest| output("abyz", dropped(digest), &paths));
         assert_eq!((one.bytes, one.same(&other)), (13, false));
         assert!(one.same(&output("abyz", dropped("aa"), &paths)));
+    }
+
+    /// CA-48
+    #[test]
+    fn a_file_that_means_harm_is_read_or_refused_at_once() {
+        let session = r#"{"event":"session","format":1}"#;
+        let begins: String = (0..200_000)
+            .map(|at| format!("{{\"event\":\"begin\",\"id\":\"{at}\"}}\n"))
+            .collect();
+        let ends: String = (0..200_000)
+            .map(|at| format!("{{\"event\":\"end\",\"id\":\"{at}\",\"status\":\"passed\"}}\n"))
+            .collect();
+        let found = read(
+            format!("{session}\n{begins}{ends}").as_bytes(),
+            Ended::Finished,
+            &paths(),
+        );
+        assert_eq!(found.expect("lines").cases.len(), 200_000);
+        let nested = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        let value =
+            format!(r#"{{"event":"end","id":"a","status":"passed","values":[["v",{nested}]]}}"#);
+        let error = read(
+            format!("{session}\n{value}\n").as_bytes(),
+            Ended::Finished,
+            &paths(),
+        );
+        assert!(error.expect_err("refused").contains("recursion limit"));
     }
 
     proptest! {

@@ -9,7 +9,7 @@ use super::{Items, Numbers, Recorded, Tagged};
 /// How far two floats may be apart, as a share of the larger.
 const RELATIVE: f64 = 1e-9;
 /// Elements of a set without an exact equal that are tried pair by pair.
-const MOST_PAIRED: usize = 1000;
+const MOST_PAIRED: usize = 100;
 
 /// Where two values differ, and what is there.
 #[derive(Debug, PartialEq)]

@@ -17,8 +17,8 @@ use super::CommandTerms;
 use super::lines::Lines;
 use super::log_file::LogFile;
 
-/// Lines that may wait here before the program has to.
-const LINES_AHEAD: usize = 4;
+/// Lines that may wait here before the program has to. Each may be long.
+const LINES_AHEAD: usize = 1;
 
 /// Between being asked to end and being killed.
 const GRACE: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! When whom to ask: repairs at once (CA-88), variations after a race (CA-89), within budgets (CA-92).
 
 use super::super::answer::{Answer, Failure, FailureKind};
-use super::super::ask::{Ask, Kind, RequestId};
+use super::super::ask::{Ask, Kind, ProposalId, RequestId};
 use super::super::ledger::{Fate, Found, Record};
 use super::requested::{Held, Requested, Standing};
 use super::{Checked, Search};
@@ -72,27 +72,7 @@ impl Search {
             } => self.note_failure(request, at_s, failure),
             Record::Stray(stray) => self.strays.push(stray),
             Record::Checked(checked) => self.note_checked(&checked),
-            Record::Settled { proposal, fate } => {
-                let Some(pending) = self.pending(proposal) else {
-                    return;
-                };
-                *pending = fate.clone();
-                let held = &self.requests[proposal.request.index()].proposals[proposal.index];
-                if let Fate::Evaluated {
-                    id: Some(id),
-                    found,
-                } = fate
-                {
-                    let parent = Some(held.parent.clone());
-                    let generation = self.family.generation(&held.parent) + 1;
-                    self.note_checked(&Checked {
-                        id,
-                        parent,
-                        generation,
-                        found,
-                    });
-                }
-            }
+            Record::Settled { proposal, fate } => self.note_settled(proposal, fate),
             Record::Raced {
                 round,
                 entrants,
@@ -165,6 +145,31 @@ impl Search {
         if declined && parents.len() > 1 {
             let singly = parents.iter().map(|parent| Wanted::of_one(kind, parent));
             self.wanted.extend(singly);
+        }
+    }
+
+    /// Also of one that a smaller budget would not have run: what was tried was tried.
+    fn note_settled(&mut self, proposal: ProposalId, fate: Fate) {
+        let request = self.requests.get_mut(proposal.request.index());
+        let held = request.and_then(|request| request.proposals.get_mut(proposal.index));
+        let Some(held) = held else {
+            return;
+        };
+        held.fate = fate.clone();
+        let parent = held.parent.clone();
+        if let Fate::Evaluated {
+            id: Some(id),
+            found,
+        } = fate
+        {
+            let generation = self.family.generation(&parent) + 1;
+            let parent = Some(parent);
+            self.note_checked(&Checked {
+                id,
+                parent,
+                generation,
+                found,
+            });
         }
     }
 
@@ -282,7 +287,7 @@ impl Search {
             .iter()
             .filter(|request| request.is_open())
             .count();
-        if open >= self.settings.concurrency || self.spent().is_some() {
+        if open >= self.settings.concurrency.max(1) || self.spent().is_some() {
             return None;
         }
         let room = self.candidates_left();

@@ -526,6 +526,40 @@ fn when_the_proposer_is_dead_what_is_at_hand_is_still_tried() {
     );
 }
 
+/// CA-87
+#[test]
+fn a_proposer_that_is_closed_when_all_is_over_did_not_die() {
+    let mut search = search();
+    search.checked(given("c-1", mismatch(1, 10)));
+    let ask = search.next_ask().expect("a repair");
+    search.stop("interrupted");
+    search.failed(
+        ask.id,
+        Failure::new(FailureKind::ProposerDead, "the proposer was closed"),
+    );
+    let ledger = search.ledger();
+    assert_eq!((ledger.cancelled, ledger.proposer_dead), (1, None));
+}
+
+/// CA-96: what was tried under a larger budget stays tried.
+#[test]
+fn a_resumed_search_may_have_another_budget() {
+    let mut search = search();
+    search.raced(1, &faster(&["c-1", "c-2"]));
+    let ask = search.next_ask().expect("a batch");
+    search.answered(ask.id, answer(2));
+    let last = std::iter::from_fn(|| search.next_proposal())
+        .last()
+        .expect("two proposals");
+    search.evaluated(last.id, Some("c-3".to_owned()), Found::Correct);
+    let mut settings = Settings::default();
+    settings.budget.candidates = 0;
+    let mut resumed = Search::replay(settings, TERMS, search.take_records());
+    assert_eq!(resumed.next_proposal(), None);
+    let ledger = resumed.ledger();
+    assert_eq!((ledger.evaluated, ledger.not_run), (1, 1));
+}
+
 /// CA-97
 #[test]
 fn a_resumed_search_uses_recorded_answers_and_sends_open_requests_again() {

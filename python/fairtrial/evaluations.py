@@ -1,0 +1,251 @@
+"""What an evaluation has to say of its candidates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Where a candidate gives something else than the base.
+
+    >>> import fairtrial as ft
+    >>> diff = ft.Diff(test="pytest", case="tests/test_sum.py::test_zero", scope="status")
+    >>> diff.base is None
+    True
+    """
+
+    test: str
+    """The test command, by name."""
+    case: str
+    scope: str
+    """`status`, `missing`, `value` or `stdout`."""
+    place: str | None = None
+    """Where in a recorded value."""
+    base: str | None = None
+    candidate: str | None = None
+    base_status: str | None = None
+    candidate_status: str | None = None
+    base_error: str | None = None
+    candidate_error: str | None = None
+    source: str | None = None
+    """The test's text, where it is known."""
+
+    def __repr__(self) -> str:
+        return f"<Diff in {self.scope} of {self.case!r}>"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a candidate is out, or nothing is known of it.
+
+    >>> import fairtrial as ft
+    >>> ft.Failure(kind="no_op", message="changes nothing")
+    <Failure no_op: changes nothing>
+    """
+
+    kind: str
+    """`apply_failed`, `no_op`, `protected_path`, `build_failed`, `timeout`, `crash`, `limit`, `no_results`, `mismatch`,
+    `tampered`, `bench_failed`, `infra` or `not_run`."""
+    message: str
+    diffs: tuple[Diff, ...] = ()
+    """The first differences."""
+    diffs_total: int = 0
+    """How many there are."""
+    outcome: dict[str, Any] | None = None
+    """The call that showed it: how it ended, and its last lines."""
+
+    def __repr__(self) -> str:
+        return f"<Failure {self.kind}: {_line(self.message)}>"
+
+
+@dataclass(frozen=True)
+class Cases:
+    """A candidate's test cases beside those of the base.
+
+    >>> import fairtrial as ft
+    >>> ft.Cases(passed=211, total=211).fixed
+    0
+    """
+
+    passed: int
+    """As in the base, or better."""
+    total: int
+    """All that were judged."""
+    fixed: int = 0
+    """Failing in the base, and passing now."""
+    new: int = 0
+    """Not in the base."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What the tests give without a change.
+
+    >>> import fairtrial as ft
+    >>> ft.Baseline(runs=3, cases=212, judged=211, passing=211).quarantined
+    ()
+    """
+
+    runs: int
+    """How often each test command was run."""
+    cases: int
+    judged: int
+    """Cases that candidates are judged by."""
+    passing: int
+    """Those of them that pass."""
+    quarantined: tuple[dict[str, Any], ...] = ()
+    """The others: `test`, `case`, and `why`."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is known of one candidate.
+
+    >>> import fairtrial as ft
+    >>> ft.Evaluation(name="memo", id="c-91ab03", state="done", verdict="faster", ratio=0.71, interval=(0.69, 0.73))
+    <Evaluation c-91ab03 'memo': faster 0.71 [0.69, 0.73]>
+    """
+
+    name: str
+    """What people call it."""
+    state: str
+    """How far it got: `done`, `failed`, `duplicate` or `not_run`."""
+    id: str | None = None
+    """Who it is; None if it could not be staged."""
+    rank: int | None = None
+    """Its place, from 1; None of those that failed, and of duplicates."""
+    verdict: str | None = None
+    """`faster`, `slower`, `equal`, `uncertain` or `eliminated`; None if it was not measured."""
+    ratio: float | None = None
+    """Its time over the base's."""
+    interval: tuple[float, float] | None = None
+    """Where the true ratio is, at `level`."""
+    level: float | None = None
+    blocks: int | None = None
+    """Blocks of measurements that this rests on."""
+    leaning: str | None = None
+    """To which side an uncertain one leans."""
+    doubt: str | None = None
+    """Why the verdict is not that of the interval."""
+    confirmed: bool | None = None
+    """Whether a new series said the same; None if none was made."""
+    failure: Failure | None = None
+    cases: Cases | None = None
+    duplicate_of: str | None = None
+    """The candidate that is the same program, and whose result it has."""
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    """Medians of what was measured: `wall_s`, `cpu_s`, `peak_rss_bytes`."""
+    size: dict[str, int] = field(default_factory=dict)
+    """How much it changes: `added`, `removed`, `binary_files`."""
+    parent: str | None = None
+    origin: str = "given"
+    generation: int = 1
+    meta: dict[str, Any] | None = None
+    """Whatever its maker wanted to keep with it."""
+
+    @property
+    def is_correct(self) -> bool:
+        """Whether its tests gave what the base's gave."""
+        return self.cases is not None and self.state == "done"
+
+    def __repr__(self) -> str:
+        known = [self.verdict or (self.failure.kind if self.failure else self.state)]
+        if self.ratio is not None and self.interval is not None:
+            known.append("{:.2f} [{:.2f}, {:.2f}]".format(self.ratio, *self.interval))
+        return f"<Evaluation {self.id or '-'} {self.name!r}: {' '.join(known)}>"
+
+
+@dataclass(frozen=True)
+class EvaluationReport:
+    """What `evaluate` found out.
+
+    >>> import fairtrial as ft, pathlib, tempfile
+    >>> here = pathlib.Path(tempfile.mkdtemp())
+    >>> (here / "repo").mkdir()
+    >>> _ = (here / "repo" / "size").write_text("2")
+    >>> _ = (here / "rivals.jsonl").write_text('{"name": "three", "files": {"size": "3"}}')
+    >>> report = ft.evaluate(
+    ...     {
+    ...         "version": 1,
+    ...         "repo": here / "repo",
+    ...         "candidates": {"jsonl": here / "rivals.jsonl"},
+    ...         "tests": [{"name": "small", "command": "test $(cat size) -lt 3"}],
+    ...         "output": here / "results",
+    ...     }
+    ... )
+    >>> report, report.evaluations[0]  # doctest: +ELLIPSIS
+    (<EvaluationReport of 1 candidates, 0 correct, no winner>, <Evaluation c-... 'three': mismatch>)
+    """
+
+    evaluations: tuple[Evaluation, ...]
+    """Best first; those that failed last."""
+    winner: Evaluation | None
+    """The fastest of those that are faster than the base; None if none is."""
+    baseline: Baseline
+    noise_floor: float | None
+    """Half the width of the interval in which the base differs from itself; None if nothing was measured."""
+    warnings: tuple[str, ...]
+    """What people should know."""
+    directory: Path
+    """Where the report, the journal and the measurements are."""
+    _text: str
+
+    @classmethod
+    def _read(cls, text: str) -> EvaluationReport:
+        report = json.loads(text)
+        evaluations = tuple(_evaluation(one) for one in report["evaluations"])
+        winner = report["winner"]
+        quarantined = tuple(report["baseline"]["quarantined"])
+        return cls(
+            evaluations=evaluations,
+            winner=next((one for one in evaluations if winner is not None and one.id == winner), None),
+            baseline=_record(Baseline, report["baseline"], quarantined=quarantined),
+            noise_floor=report["noise_floor"],
+            warnings=tuple(report["warnings"]),
+            directory=Path(report["spec"]["output"]),
+            _text=text,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole report, as in `evaluation.json`; a new one each time."""
+        report: dict[str, Any] = json.loads(self._text)
+        return report
+
+    def __repr__(self) -> str:
+        correct = sum(one.is_correct for one in self.evaluations)
+        winner = f"winner {self.winner.name!r}" if self.winner else "no winner"
+        return f"<EvaluationReport of {len(self.evaluations)} candidates, {correct} correct, {winner}>"
+
+
+def _evaluation(given: dict[str, Any]) -> Evaluation:
+    judged, confirmation, failure = given["judgement"], given["confirmation"], given["failure"]
+    return _record(
+        Evaluation,
+        {**given, **(judged or {})},
+        interval=(judged["low"], judged["high"]) if judged else None,
+        confirmed=confirmation["confirmed"] if confirmation else None,
+        failure=_record(Failure, failure, diffs=tuple(_record(Diff, diff) for diff in failure["diffs"]))
+        if failure
+        else None,
+        cases=_record(Cases, given["cases"]) if given["cases"] else None,
+        metrics=given["metrics"] or {},
+        size=given["size"] or {},
+    )
+
+
+def _record(cls: type[T], given: Mapping[str, Any], **known: Any) -> T:
+    """What of a mapping a class has fields for; newer ones are left out."""
+    names = {each.name for each in fields(cls)}  # type: ignore[arg-type]
+    return cls(**{name: value for name, value in {**given, **known}.items() if name in names})
+
+
+def _line(text: str) -> str:
+    first, *rest = text.splitlines() or [""]
+    return f"{first} ..." if rest else first

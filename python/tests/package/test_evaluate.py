@@ -1,0 +1,463 @@
+"""Evaluations from Python: CA-4, CA-5, and what of CA-93 and CA-96 is about a host."""
+
+import asyncio
+import json
+import logging
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from support import HERE, WAIT_S, wait_until
+
+import fairtrial as ft
+
+ROOT = HERE.parent.parent.parent
+BASE = "echo $((6 * 7))\n"
+RIVALS = [
+    {"name": "shorter", "files": {"answer.sh": "echo 42\n"}, "meta": {"by": "hand"}},
+    {"name": "wrong", "files": {"answer.sh": "echo 41\n"}},
+    {"name": "nothing", "files": {"answer.sh": BASE}},
+    {"name": "outside", "files": {"../answer.sh": "echo 42\n"}},
+    {"name": "again", "files": {"answer.sh": "echo 42\n"}},
+]
+
+
+class Project:
+    """A repository of one program, rivals of it, and the evaluation of both."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.repo = directory / "repo"
+        self.repo.mkdir()
+        (self.repo / "answer.sh").write_text(BASE)
+        for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
+            self.git(*command)
+        self.rivals(*RIVALS)
+
+    def git(self, *command):
+        identity = ["-c", "user.name=n", "-c", "user.email=e"]
+        done = subprocess.run(["git", *identity, *command], cwd=self.repo, check=True, capture_output=True, text=True)
+        return done.stdout
+
+    def rivals(self, *rivals):
+        (self.directory / "rivals.jsonl").write_text("".join(json.dumps(rival) + "\n" for rival in rivals))
+
+    def spec(self, **more):
+        """As a program says it, seen from the project's directory."""
+        tests = [{"name": "answer", "command": ["sh", "answer.sh"], "output": "compare", "timeout": WAIT_S * 2}]
+        spec = {"version": 1, "repo": "repo", "candidates": {"jsonl": "rivals.jsonl"}, "tests": tests, "parallel": 2}
+        return spec | {"output": "results", "sandbox": "none"} | more
+
+    def file(self, **more):
+        path = self.directory / "EVAL.yaml"
+        path.write_text(json.dumps(self.spec(**more)))
+        return path
+
+    def rival_that_waits(self):
+        """Its answer waits for the file `go`, once it has made `begun`."""
+        begun, go = self.directory / "begun", self.directory / "go"
+        waits = f"echo $$ > {begun}.new; mv {begun}.new {begun}; while [ ! -e {go} ]; do sleep 0.01; done"
+        self.rivals({"name": "waits", "files": {"answer.sh": f"[ -e {go} ] || {{ {waits}; }}\necho 42\n"}})
+        return begun, go
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project, in the current directory, with a cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return Project(tmp_path)
+
+
+def lasting(report, *others):
+    """What of a report is the same each time."""
+    report = report if isinstance(report, dict) else report.to_dict()
+    for evaluation in report["evaluations"]:
+        evaluation["metrics"] = None
+        if (evaluation["failure"] or {}).get("outcome"):
+            evaluation["failure"]["outcome"]["wall_s"] = None
+    return {name: value for name, value in report.items() if name not in ("costs", *others)}
+
+
+# -- reports
+
+
+def test_a_report_has_its_candidates_ranked(project):
+    """CA-4, CA-5: neither a wrong candidate nor one that cannot be applied raises anything"""
+    report = ft.evaluate(project.spec())
+    assert [(one.rank, one.name, one.state) for one in report.evaluations] == [
+        (1, "shorter", "done"),
+        (None, "wrong", "failed"),
+        (None, "nothing", "failed"),
+        (None, "outside", "failed"),
+        (None, "again", "duplicate"),
+    ]
+    shorter, wrong, _, outside, again = report.evaluations
+    assert shorter.is_correct and shorter.cases == ft.Cases(passed=1, total=1) and shorter.meta == {"by": "hand"}
+    assert (shorter.verdict, shorter.ratio, shorter.interval, shorter.failure) == (None, None, None, None)
+    assert again.duplicate_of == shorter.id and not again.is_correct
+    assert (wrong.failure.kind, wrong.failure.diffs_total) == ("mismatch", 1)
+    (diff,) = wrong.failure.diffs
+    assert (diff.test, diff.scope, diff.base, diff.candidate) == ("answer", "stdout", "42\n", "41\n")
+    assert (outside.failure.kind, outside.id) == ("apply_failed", None)
+    assert (report.winner, report.noise_floor) == (None, None)
+    assert (report.baseline.runs, report.baseline.judged, report.baseline.quarantined) == (3, 1, ())
+    assert report.directory == project.directory / "results"
+    assert json.loads((report.directory / "evaluation.json").read_text()) == report.to_dict()
+
+
+def test_that_no_candidate_is_correct_raises_nothing(project):
+    """CA-5"""
+    project.rivals(RIVALS[1])
+    report = ft.evaluate(project.spec())
+    assert [one.is_correct for one in report.evaluations] == [False] and report.winner is None
+
+
+def test_a_path_and_a_mapping_give_the_same(project, monkeypatch):
+    """CA-4: paths of a file are seen from its directory, those of a mapping from the current one"""
+    by_mapping = ft.evaluate(project.spec(output=project.directory / "by-mapping"))
+    (project.directory / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    by_path = ft.evaluate(project.file(output="by-path"))
+    assert by_path.directory == project.directory / "by-path"
+    assert lasting(by_path, "spec") == lasting(by_mapping, "spec")
+    assert lasting(ft.evaluate(str(project.file(output="by-text"))), "spec") == lasting(by_path, "spec")
+    differs = {"output"}
+    specs = [report.to_dict()["spec"] for report in (by_path, by_mapping)]
+    assert {key for key in specs[0] if specs[0][key] != specs[1][key]} == differs
+
+
+def test_a_resolved_spec_means_the_same(project):
+    """CA-10"""
+    report = ft.evaluate(project.spec())
+    again = ft.evaluate(report.to_dict()["spec"] | {"output": "again"})
+    assert lasting(again, "spec") == lasting(report, "spec")
+
+
+def test_reports_are_frozen_plain_and_one_line_long(project):
+    """CA-4"""
+    report = ft.evaluate(project.spec())
+    for thing in (report, report.baseline, *report.evaluations, report.evaluations[1].failure):
+        assert pickle.loads(pickle.dumps(thing)) == thing and "\n" not in repr(thing)
+        with pytest.raises(AttributeError):
+            thing.name = "other"
+    assert repr(report) == "<EvaluationReport of 5 candidates, 1 correct, no winner>"
+    report.to_dict()["evaluations"].clear()
+    assert len(report.to_dict()["evaluations"]) == 5
+
+
+def binary():
+    """The command that was built last."""
+    named = os.environ.get("FAIRTRIAL_BINARY")
+    built = [Path(named)] if named else [ROOT / "target" / profile / "fairtrial" for profile in ("debug", "release")]
+    built = [path for path in built if path.is_file()]
+    if not built:
+        pytest.skip("there is no `fairtrial` program: FAIRTRIAL_BINARY names none, and none was built")
+    return max(built, key=lambda path: path.stat().st_mtime)
+
+
+def test_the_report_is_that_of_the_command(project, monkeypatch):
+    """CA-4: twelve rivals, but for their speed"""
+    command = binary()
+    # Its tests are pytest's, which this interpreter has.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    rivals = shutil.copytree(ROOT / "examples" / "rivals", project.directory / "rivals", ignore=lambda *_: ["out"])
+    file = rivals / "EVAL.yaml"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join(line for line in lines if not line.startswith(("bench:", "  - {name: layers"))))
+    by_command = subprocess.run([command, "evaluate", file, "--json"], capture_output=True, text=True, timeout=120)
+    assert by_command.returncode == 0, by_command.stderr
+    shutil.rmtree(rivals / "out")
+    report = ft.evaluate(file)
+    assert lasting(report) == lasting(json.loads(by_command.stdout))
+    assert sum(one.is_correct for one in report.evaluations) > 1
+    assert {one.failure.kind for one in report.evaluations if one.failure} > {"mismatch", "protected_path", "timeout"}
+
+
+def test_the_fastest_is_the_winner(project):
+    """CA-4: measured for real, with a difference that no machine hides"""
+    (project.repo / "answer.sh").write_text("sleep 0.05\necho 42\n")
+    project.rivals({"name": "awake", "files": {"answer.sh": "echo 42\n"}})
+    measure = {"max_blocks": 8, "confirm": False, "pin": "off", "repeats": 0}
+    report = ft.evaluate(project.spec(bench=[{"name": "all", "command": "sh answer.sh"}], measure=measure))
+    (awake,) = report.evaluations
+    assert report.winner is awake and awake.verdict == "faster", report.to_dict()
+    low, high = awake.interval
+    assert low <= awake.ratio <= high < 1 and awake.blocks == 8 and awake.confirmed is None
+    assert 0 < awake.metrics["wall_s"] and report.noise_floor is not None
+    assert repr(awake).startswith(f"<Evaluation {awake.id} 'awake': faster 0.")
+
+
+# -- what is refused
+
+
+def test_faults_of_a_file_are_lines_with_positions(project):
+    """CA-5, CA-6"""
+    path = project.directory / "EVAL.yaml"
+    path.write_text("version: 1\ncandidates: {patches: p}\ntests:\n  - {comand: make, timeout: soon}\nparalel: 3\n")
+    with pytest.raises(ValueError) as caught:
+        ft.evaluate(path)
+    lines = str(caught.value).splitlines()
+    assert [line.split(": ")[0] for line in lines] == [f"{path}:{at}" for at in ("4:6", "4:29", "5:1")], lines
+    assert "did you mean `command`?" in str(caught.value)
+    with pytest.raises(ValueError, match=r"missing.yaml:1:1: cannot read it"):
+        ft.evaluate("missing.yaml")
+    assert sorted(each.name for each in project.directory.iterdir()) == ["EVAL.yaml", "repo", "rivals.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({"paralel": 3}, r"paralel: unknown key `paralel` in the evaluation; did you mean `parallel`\?"),
+        ({"parallel": 0}, r"parallel: "),
+        ({"tests": [{"command": "make", "timeout": "soon"}]}, r"tests\[0\]\.timeout: "),
+        ({"tests": [{"command": object()}]}, r"tests\[0\]\.command: must be plain data, not object"),
+        ({"measure": {"alpha": float("nan")}}, r"measure\.alpha: must be a finite number, not nan"),
+        ({"env": {"set": {3: "x"}}}, r"env\.set: its keys must be texts"),
+        ({"repo": "p\udcff"}, r"repo: must be text that can be encoded"),
+        ({"repo": "nowhere"}, r"repo: `.*/nowhere` is not a directory"),
+        ({"base": "no-such-commit"}, r"no-such-commit"),
+        ({"candidates": {"jsonl": "none.jsonl"}}, r"candidates.*none\.jsonl"),
+        ({"search": {"concurrency": 2}}, r"search: `proposer` is missing in `search`"),
+    ],
+    ids=lambda given: None if isinstance(given, str) else next(iter(given)),
+)
+def test_faults_of_a_mapping_have_the_path_of_keys(project, more, line):
+    """CA-5, CA-8"""
+    with pytest.raises(ValueError, match=line):
+        ft.evaluate(project.spec(**more))
+    assert not (project.directory / "results").exists()
+
+
+def test_a_mapping_that_holds_itself_is_refused(project):
+    """CA-5"""
+    spec = project.spec()
+    spec["env"] = spec
+    with pytest.raises(ValueError, match="nested deeper than 100 levels"):
+        ft.evaluate(spec)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda spec: ft.evaluate(3), TypeError, "`spec` must be a path or a mapping"),
+        (lambda spec: ft.evaluate(""), ValueError, "`spec` is empty"),
+        (lambda spec: ft.evaluate(spec, resume="yes"), ValueError, "`resume` must be True or False"),
+        (lambda spec: ft.evaluate(spec, on_event=3), TypeError, "`on_event` must be a callable"),
+        (lambda spec: ft.evaluate(spec, on_evnt=print), TypeError, "did you mean 'on_event'"),
+    ],
+)
+def test_wrong_arguments_are_named(project, call, error, words):
+    """CA-4"""
+    with pytest.raises(error, match=words):
+        call(project.spec())
+
+
+def test_a_baseline_that_cannot_be_compared_with_is_the_engines_error(project):
+    """CA-5, CA-52"""
+    with pytest.raises(ft.EngineError, match="baseline unusable"):
+        ft.evaluate(project.spec(tests=[{"command": "sleep 60", "timeout": "100ms"}]))
+
+
+# -- going on
+
+
+def test_results_that_are_there_are_not_overwritten(project):
+    """CA-96"""
+    report = ft.evaluate(project.spec())
+    with pytest.raises(FileExistsError, match="resume=True"):
+        ft.evaluate(project.spec())
+    again = ft.evaluate(project.spec(), resume=True)
+    assert lasting(again) == lasting(report) and again.to_dict()["costs"]["processes"] == 0
+    with pytest.raises(ValueError, match="has changed since it began: `tests`"):
+        ft.evaluate(project.spec(tests=[{"command": "true"}]), resume=True)
+
+
+INTERRUPTED = """
+import os, sys
+import fairtrial as ft
+from support import descendants
+
+try:
+    report = ft.evaluate(sys.argv[1], resume=len(sys.argv) > 2)
+    print(report.evaluations)
+except KeyboardInterrupt:
+    print("interrupted", descendants())
+"""
+
+
+def test_ctrl_c_is_raised_after_all_has_ended(project, program):
+    """CA-5, CA-41: and the evaluation can be gone on with"""
+    begun, go = project.rival_that_waits()
+    path = str(project.file())
+    process = program.start(INTERRUPTED, path)
+    wait_until(begun.exists, what="the candidate's beginning")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=WAIT_S)
+    assert (out, err) == ("interrupted []\n", "")
+    assert not list((project.directory / "cache").glob("**/workspaces/*/*"))
+    go.touch()
+    ended = program(INTERRUPTED, path, "resume")
+    assert ended.stdout.endswith("'waits': done>,)\n"), ended.stdout + ended.stderr
+
+
+def test_what_a_signal_handler_raises_in_an_observer_ends_it_too(project, program):
+    """CA-5: here the signal comes while the observer runs"""
+    ended = program(
+        """
+        import os, signal, sys
+        import fairtrial as ft
+        from support import descendants
+
+        def observe(event):
+            if event["event"] == "baseline":
+                os.kill(os.getpid(), signal.SIGINT)
+
+        try:
+            ft.evaluate(sys.argv[1], on_event=observe)
+        except KeyboardInterrupt:
+            print("interrupted", descendants())
+        """,
+        str(project.file()),
+    )
+    assert (ended.stdout, ended.stderr) == ("interrupted []\n", "")
+
+
+# -- events
+
+
+def test_every_event_is_told_in_order_in_the_calling_thread(project):
+    """CA-93"""
+    told, threads = [], set()
+
+    def observe(event):
+        threads.add(threading.get_ident())
+        told.append(event)
+
+    report = ft.evaluate(project.spec(), on_event=observe)
+    assert threads == {threading.get_ident()}
+    names = [event["event"] for event in told]
+    assert (names[0], names[-1], names.count("baseline")) == ("snapshot", "done", 3)
+    assert json.loads(json.dumps(told)) == told and told[-1] == {"event": "done", "winner": None}
+    states = {}
+    for event in told:
+        if event["event"] == "candidate":
+            states.setdefault(event["name"], []).append(event["state"])
+    assert states["shorter"][0] == "waiting" and states["shorter"][-1] in ("correct", "done")
+    assert states["wrong"][-1] == "failed" and states["again"] == ["duplicate"]
+    assert told[0]["hash"] == report.to_dict()["base"]["hash"]
+
+
+def test_an_observer_that_raises_changes_nothing(project, caplog):
+    """CA-93"""
+
+    def observe(event):
+        raise SystemExit("not now") if event["event"] == "done" else ValueError("no idea")
+
+    told = []
+    expected = ft.evaluate(project.spec(), on_event=told.append)
+    with caplog.at_level(logging.ERROR, "fairtrial"):
+        report = ft.evaluate(project.spec(output="again"), on_event=observe)
+    assert lasting(report, "spec") == lasting(expected, "spec")
+    assert len(caplog.records) == len(told) and "`on_event` failed on snapshot" in caplog.text
+
+
+def test_an_observer_that_is_slow_changes_nothing(project):
+    """CA-93: here the first event is not done with before the evaluation is, and the rest comes nevertheless"""
+    told = []
+    report_file = project.directory / "results" / "evaluation.json"
+
+    def observe(event):
+        wait_until(report_file.exists, what="the report, while the observer waits,")
+        told.append(event["event"])
+
+    assert len(ft.evaluate(project.spec(), on_event=observe).evaluations) == 5
+    assert (told[0], told[-1]) == ("snapshot", "done")
+
+
+# -- hosts
+
+
+def test_other_threads_run_meanwhile(project):
+    """CA-5: the interpreter's lock is not held"""
+    begun, go = project.rival_that_waits()
+
+    def let_go():
+        wait_until(begun.exists, what="the candidate's beginning")
+        go.touch()
+
+    thread = threading.Thread(target=let_go)
+    thread.start()
+    try:
+        assert ft.evaluate(project.spec()).evaluations[0].is_correct
+    finally:
+        go.touch()
+        thread.join()
+
+
+def test_evaluations_are_made_in_any_thread_and_at_once(project):
+    """CA-5"""
+    reports = {}
+
+    def evaluate(name):
+        reports[name] = ft.evaluate(project.spec(output=name))
+
+    threads = [threading.Thread(target=evaluate, args=[name]) for name in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S * 2)
+    assert lasting(reports["one"], "spec") == lasting(reports["two"], "spec")
+
+
+def test_evaluations_are_made_in_a_running_loop(project):
+    """CA-5: in the loop's own thread, which they block, and beside it"""
+
+    async def main():
+        here = ft.evaluate(project.spec(output="here"))
+        beside = asyncio.create_task(asyncio.to_thread(ft.evaluate, project.spec(output="beside")))
+        return here, await beside
+
+    here, beside = asyncio.run(main())
+    assert lasting(here, "spec") == lasting(beside, "spec")
+
+
+def test_the_project_and_the_host_are_left_as_they_were(project):
+    """CA-30: processes, threads and descriptors are looked at after each test"""
+
+    def state():
+        files = {path: path.read_bytes() for path in project.repo.rglob("*") if path.is_file()}
+        handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]
+        return files, project.git("worktree", "list"), os.getcwd(), dict(os.environ), handlers
+
+    before = state()
+    ft.evaluate(project.spec())
+    assert state() == before
+    left = {path.name for path in project.directory.iterdir()}
+    assert left == {"cache", "repo", "results", "rivals.jsonl"}
+    assert not list((project.directory / "cache").glob("**/workspaces/*/*"))
+
+
+def test_an_interpreter_that_ends_takes_a_daemon_threads_evaluation_along(project, program):
+    """CA-41: nobody would see what it gives"""
+    begun, _ = project.rival_that_waits()
+    ended = program(
+        """
+        import sys, threading
+        import fairtrial as ft
+        from support import wait_until
+        from pathlib import Path
+        threading.Thread(target=ft.evaluate, args=[sys.argv[1]], daemon=True).start()
+        wait_until(Path(sys.argv[2]).exists, what="the candidate's beginning")
+        print("over")
+        """,
+        str(project.file()),
+        str(begun),
+    )
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("over\n", "", 0)
