@@ -337,7 +337,7 @@ class Runner:
 
 
 class CaseTimedOut(pytest.fail.Exception):
-    """A case took too long. No `Exception`, which code under test catches, but of a kind that pytest's teardown does."""
+    """A case took too long. No `Exception`, which code under test catches, but a kind that pytest's teardown does."""
 
 
 class Watchdog:
