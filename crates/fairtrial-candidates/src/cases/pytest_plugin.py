@@ -34,6 +34,7 @@ MOST_ERROR_LINES = 40
 MOST_ERROR_CHARACTERS = 16 << 10
 SIGNAL = signal.SIGRTMAX - 3
 GRACE_S = 5.0  # machines stall for seconds
+MACHINERY = ("_pytest", "pluggy", "contextlib", "functools", "warnings", __name__)
 
 VALUES = pytest.StashKey()
 
@@ -335,8 +336,8 @@ class Runner:
         return [text(place), source]
 
 
-class CaseTimedOut(BaseException):
-    """A case took too long. No `Exception`: code under test catches those."""
+class CaseTimedOut(pytest.fail.Exception):
+    """A case took too long. No `Exception`, which code under test catches, but a kind that pytest's teardown does."""
 
 
 class Watchdog:
@@ -353,7 +354,7 @@ class Watchdog:
         self.case_ends = None
         self.deadline = None
         self.turn = 0
-        self.expired = False
+        self.expired = self.raised = False
         self.main = threading.main_thread().ident
         self.signals = threading.current_thread() is threading.main_thread()
         if self.signals:
@@ -368,7 +369,7 @@ class Watchdog:
     def arm(self):
         with self.changed:
             self.turn += 1
-            self.expired = False
+            self.expired = self.raised = False
             self.deadline = self.case_ends
             self.changed.notify()
 
@@ -378,7 +379,11 @@ class Watchdog:
             self.changed.notify()
 
     def on_signal(self, number, frame):
-        if self.deadline is not None and self.expired:
+        if self.deadline is None or not self.expired or self.raised:
+            return
+        # Not inside pytest's own work, which would be left half done: the signal comes again.
+        if frame is None or frame.f_globals.get("__name__", "").split(".")[0] not in MACHINERY:
+            self.raised = True
             raise CaseTimedOut("the case took longer than %g s" % self.limit_s)
 
     def watch(self):
@@ -396,17 +401,17 @@ class Watchdog:
         return self.now() >= deadline
 
     def interrupt(self, turn):
-        """Once per turn; then waits until the phase is over, or the process."""
+        """Asks until the exception is raised; then waits until the phase is over, or ends the process."""
         stacks = stacks_of_all()
         self.expired = True
-        if self.signals:
-            self.kill(self.main, SIGNAL)
         end = self.now() + self.grace_s
         while self.deadline is not None and self.turn == turn:
             if self.passed(end):
                 self.lines.write("stuck", id=text(self.case), error=last_lines(stacks))
                 self.exit(1)
-            self.changed.wait(end - self.now())
+            if self.signals and not self.raised:
+                self.kill(self.main, SIGNAL)
+            self.changed.wait(0.02)
 
 
 def stacks_of_all():
