@@ -4,5 +4,6 @@ mod applying;
 mod beside_git;
 mod python_key;
 mod refusals;
+mod searching;
 mod sources;
 mod support;
