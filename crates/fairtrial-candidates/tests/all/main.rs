@@ -6,5 +6,6 @@ mod beside_git;
 mod pytest_cases;
 mod python_key;
 mod refusals;
+mod searching;
 mod sources;
 mod support;
