@@ -5,9 +5,11 @@
 mod backend;
 mod evaluation;
 mod look;
+mod mailbox;
 mod outcome;
 mod pending;
 mod process;
+mod proposing;
 mod study;
 mod study_run;
 mod tap;
@@ -42,6 +44,8 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<evaluation::Evaluator>()?;
     module.add_class::<outcome::Outcome>()?;
     module.add_class::<pending::Pending>()?;
+    module.add_class::<proposing::Request>()?;
+    module.add_class::<proposing::Requests>()?;
     module.add_class::<study::Plan>()?;
     module.add_class::<study::Study>()?;
     module.add_class::<study_run::Records>()?;

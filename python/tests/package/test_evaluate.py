@@ -250,6 +250,8 @@ def test_a_mapping_that_holds_itself_is_refused(project):
         (lambda spec: ft.evaluate(""), ValueError, "`spec` is empty"),
         (lambda spec: ft.evaluate(spec, resume="yes"), ValueError, "`resume` must be True or False"),
         (lambda spec: ft.evaluate(spec, on_event=3), TypeError, "`on_event` must be a callable"),
+        (lambda spec: ft.evaluate(spec, proposer="x"), TypeError, "`proposer` must be a callable"),
+        (lambda spec: ft.evaluate(spec, proposer=print), ValueError, "spec: `search` is missing"),
         (lambda spec: ft.evaluate(spec, on_evnt=print), TypeError, "did you mean 'on_event'"),
     ],
 )
@@ -379,6 +381,70 @@ def test_an_observer_that_is_slow_changes_nothing(project):
 
     assert len(ft.evaluate(project.spec(), on_event=observe).evaluations) == 5
     assert (told[0], told[-1]) == ("snapshot", "done")
+
+
+# -- proposers
+
+SEARCH = {"repair": {"max_diff_share": "100%"}}
+
+
+def test_a_function_proposes(project):
+    """CA-84: it is told what was wrong, and what it says is evaluated like any other candidate"""
+    project.rivals(RIVALS[1])
+    requests = []
+
+    def propose(request):
+        requests.append(request)
+        return {"candidates": [{"files": {"answer.sh": "echo 42\n"}, "note": "the other way round"}], "tokens": 7}
+
+    report = ft.evaluate(project.spec(search=SEARCH), proposer=propose)
+    repaired, wrong = report.evaluations
+    assert (repaired.is_correct, repaired.origin, repaired.parent, repaired.generation) == (True, "repair", wrong.id, 2)
+    (request,) = requests
+    assert (request["kind"], [parent["id"] for parent in request["parents"]]) == ("repair", [wrong.id])
+    assert request["parents"][0]["diffs"][0]["candidate"] == "41\n"
+    assert request["base"]["sources"] == {"answer.sh": BASE}
+    assert len(report.to_dict()["proposals"]) == 1
+    again = ft.evaluate(project.spec(search=SEARCH), proposer=propose, resume=True)
+    assert lasting(again) == lasting(report) and len(requests) == 1
+
+
+def test_a_proposer_that_fails_changes_nothing_else(project, caplog):
+    """CA-84, CA-86"""
+    project.rivals(RIVALS[0], RIVALS[1])
+
+    def fail(request):
+        raise KeyError("no idea")
+
+    for number, proposer in enumerate((fail, lambda request: {"candidates": [object()]}, lambda request: "42")):
+        report = ft.evaluate(project.spec(search=SEARCH, output=f"results{number}"), proposer=proposer)
+        assert [(one.name, one.state) for one in report.evaluations] == [("shorter", "done"), ("wrong", "failed")]
+        assert len(report.to_dict()["proposals"]) == 1
+    assert "KeyError: 'no idea'" in caplog.text
+    assert "answer.candidates[0]: must be plain data, not object" in caplog.text
+
+
+def test_ctrl_c_does_not_wait_for_a_proposer(project, program):
+    """CA-5"""
+    project.rivals(RIVALS[1])
+    ended = program(
+        """
+        import os, signal, sys, time
+        import fairtrial as ft
+        from support import descendants
+
+        def propose(request):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(600)
+
+        try:
+            ft.evaluate(sys.argv[1], proposer=propose)
+        except KeyboardInterrupt:
+            print("interrupted", descendants())
+        """,
+        str(project.file(search=SEARCH)),
+    )
+    assert (ended.stdout, ended.stderr) == ("interrupted []\n", "")
 
 
 # -- hosts
