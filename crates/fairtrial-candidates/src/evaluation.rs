@@ -39,6 +39,8 @@ pub struct EvaluationReport {
     pub winner: Option<String>,
     /// What was measured on which terms; none if nothing was.
     pub measurement: Option<Measurement>,
+    /// The winner and the base, line by line; none if there is no winner, or nobody asked for it.
+    pub profile: Option<ProfileReport>,
     /// What proposers were asked and answered; none without a search.
     pub proposals: Option<Ledger>,
     /// What each phase took.
@@ -203,6 +205,58 @@ pub struct MedianMetrics {
     pub cpu_s: Option<f64>,
     /// Largest resident size.
     pub peak_rss_bytes: Option<f64>,
+}
+
+/// The winner and the base, line by line (CA-83).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProfileReport {
+    /// What was run: a bench or test command by name, or `profile` for a command of its own.
+    pub command: String,
+    /// The base, then the winner.
+    pub sides: Vec<SideProfile>,
+}
+
+/// What a profile says of one side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SideProfile {
+    /// `base`, or the winner's id.
+    pub side: String,
+    /// Why there is less than was hoped for.
+    pub note: Option<String>,
+    /// Functions that the winner changes, in the order of their files.
+    pub functions: Vec<FunctionProfile>,
+    /// What a command of its own wrote.
+    pub stdout: String,
+    /// What it wrote to standard error.
+    pub stderr: String,
+}
+
+/// A function, line by line. Times include what it calls, and what tracing costs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FunctionProfile {
+    /// Its file, seen from the root of the tree.
+    pub file: String,
+    /// Its name, with those of classes and functions around it.
+    pub name: String,
+    /// How often it was called.
+    pub calls: u64,
+    /// Seconds spent in it.
+    pub total_s: f64,
+    /// Its lines.
+    pub lines: Vec<LineProfile>,
+}
+
+/// A line.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LineProfile {
+    /// Its number in the file.
+    pub line: u32,
+    /// How often it was run.
+    pub hits: u64,
+    /// Seconds spent in it.
+    pub total_s: f64,
+    /// Its text.
+    pub text: String,
 }
 
 /// What an evaluation took.

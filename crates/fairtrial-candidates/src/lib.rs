@@ -7,6 +7,8 @@ pub mod cases;
 pub mod evaluate;
 mod evaluation;
 pub mod measure;
+mod report;
+mod rescore;
 pub mod search;
 pub mod spec;
 pub mod stage;
@@ -14,6 +16,8 @@ pub mod stage;
 pub use cases::FailureKind;
 pub use evaluate::{Checklist, EvaluateError, Evaluator, Event, State};
 pub use evaluation::{
-    BaseFacts, BaselineFacts, BenchFacts, CaseCounts, Costs, Evaluation, EvaluationReport, Machine,
-    Measurement, MedianMetrics, ProviderFacts, QuarantinedCase, REPORT_VERSION,
+    BaseFacts, BaselineFacts, BenchFacts, CaseCounts, Costs, Evaluation, EvaluationReport,
+    FunctionProfile, LineProfile, Machine, Measurement, MedianMetrics, ProfileReport,
+    ProviderFacts, QuarantinedCase, REPORT_VERSION, SideProfile,
 };
+pub use rescore::Rescoring;

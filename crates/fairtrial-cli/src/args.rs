@@ -16,7 +16,7 @@ use crate::failure::Failure;
 pub(crate) use evaluate::EvaluateArgs;
 pub(crate) use run::{
     AgainArgs, BundleArgs, ExportArgs, HowArgs, ReportArgs, RescoreArgs, ResumeArgs, RetryArgs,
-    RunArgs, StatusArgs, VerifyArgs, statuses,
+    RunArgs, StatusArgs, TermsArgs, VerifyArgs, statuses,
 };
 pub(crate) use study::{DesignArgs, PlanArgs};
 

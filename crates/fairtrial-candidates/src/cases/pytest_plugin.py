@@ -33,6 +33,7 @@ MOST_SOURCE_CHARACTERS = 16 << 10
 MOST_ERROR_LINES = 40
 MOST_ERROR_CHARACTERS = 16 << 10
 SIGNAL = signal.SIGRTMAX - 3
+GRACE_S = 5.0  # machines stall for seconds
 
 VALUES = pytest.StashKey()
 
@@ -292,6 +293,8 @@ class Runner:
         if self.watchdog:
             self.watchdog.begin(item.nodeid)
         yield
+        if self.watchdog:
+            self.watchdog.disarm()  # the exception may have struck where that is done
 
     # Innermost, and around phases only: whatever is raised there is the case's failure, never pytest's.
     @pytest.hookimpl(hookwrapper=True, trylast=True)
@@ -341,7 +344,7 @@ class Watchdog:
 
     def __init__(self, limit_s, lines):
         self.limit_s = limit_s
-        self.grace_s = max(1.0, min(limit_s, 5.0))
+        self.grace_s = GRACE_S
         self.lines = lines
         self.now = time.monotonic
         self.exit = os._exit
@@ -349,6 +352,7 @@ class Watchdog:
         self.case = None
         self.case_ends = None
         self.deadline = None
+        self.turn = 0
         self.expired = False
         self.main = threading.main_thread().ident
         self.signals = threading.current_thread() is threading.main_thread()
@@ -363,6 +367,7 @@ class Watchdog:
 
     def arm(self):
         with self.changed:
+            self.turn += 1
             self.expired = False
             self.deadline = self.case_ends
             self.changed.notify()
@@ -385,18 +390,19 @@ class Watchdog:
                 elif not self.passed(deadline):
                     self.changed.wait(deadline - self.now())
                 else:
-                    self.interrupt(deadline)
+                    self.interrupt(self.turn)
 
     def passed(self, deadline):
         return self.now() >= deadline
 
-    def interrupt(self, deadline):
+    def interrupt(self, turn):
+        """Once per turn; then waits until the phase is over, or the process."""
         stacks = stacks_of_all()
         self.expired = True
         if self.signals:
             self.kill(self.main, SIGNAL)
-        end = deadline + self.grace_s
-        while self.deadline == deadline:
+        end = self.now() + self.grace_s
+        while self.deadline is not None and self.turn == turn:
             if self.passed(end):
                 self.lines.write("stuck", id=text(self.case), error=last_lines(stacks))
                 self.exit(1)

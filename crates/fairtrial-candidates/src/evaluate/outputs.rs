@@ -1,19 +1,75 @@
-//! What an evaluation leaves in its directory.
+//! What an evaluation leaves in its directory, and what is read from there.
 
 use std::fs;
 use std::path::Path;
 
 use super::error::EvaluateError;
-use crate::evaluation::EvaluationReport;
+use super::telling::{RUNS, read_runs};
+use crate::evaluation::{EvaluationReport, REPORT_VERSION};
+use crate::measure::Run;
 
-/// Writes the report, whole or not at all.
+/// The report.
+const REPORT: &str = "evaluation.json";
+/// The report for people.
+const PAGE: &str = "report.html";
+
+/// Writes the report, and the page, each whole or not at all.
 pub(crate) fn write_report(output: &Path, report: &EvaluationReport) -> Result<(), EvaluateError> {
     let text = serde_json::to_string_pretty(report).expect("a report is plain data");
-    let (place, new) = (
-        output.join("evaluation.json"),
-        output.join(".evaluation.json.new"),
-    );
+    write_whole(&output.join(REPORT), text + "\n")?;
+    let runs = runs_of(output)?;
+    write_whole(&output.join(PAGE), report.html(&runs))
+}
+
+impl EvaluationReport {
+    /// The report that an evaluation left in its directory, and its runs: both are needed to show it or to judge it again.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn read(directory: &Path) -> Result<(Self, Vec<Run>), EvaluateError> {
+        let place = directory.join(REPORT);
+        let text = fs::read_to_string(&place);
+        let text = text.map_err(EvaluateError::attempting(format!(
+            "reading `{}`",
+            place.display()
+        )))?;
+        let broken = |why: String| {
+            EvaluateError::Invalid(format!("`{}` is no report: {why}", place.display()))
+        };
+        let value: serde_json::Value =
+            serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+        if value["version"] != REPORT_VERSION {
+            return Err(broken(format!(
+                "its version is {}, and this Fairtrial reads {REPORT_VERSION}",
+                value["version"]
+            )));
+        }
+        let report = serde_json::from_value(value).map_err(|error| broken(error.to_string()))?;
+        Ok((report, runs_of(directory)?))
+    }
+
+    /// Writes the report as a page, whole or not at all.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write_html(&self, runs: &[Run], place: &Path) -> Result<(), EvaluateError> {
+        write_whole(place, self.html(runs))
+    }
+}
+
+/// Nothing was measured, nothing is there.
+fn runs_of(directory: &Path) -> Result<Vec<Run>, EvaluateError> {
+    let place = directory.join(RUNS);
+    match place.exists() {
+        true => read_runs(&place),
+        false => Ok(Vec::new()),
+    }
+}
+
+fn write_whole(place: &Path, text: String) -> Result<(), EvaluateError> {
     let failed = || EvaluateError::attempting(format!("writing `{}`", place.display()));
-    fs::write(&new, text + "\n").map_err(failed())?;
-    fs::rename(&new, &place).map_err(failed())
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    let new = place.with_file_name(format!(".{name}.new"));
+    fs::write(&new, text).map_err(failed())?;
+    fs::rename(&new, place).map_err(failed())
 }

@@ -18,6 +18,7 @@ use super::event::Event;
 use super::ground::{Ground, Kind};
 use super::journal::{JOURNAL, Journal, read_journal};
 use super::layers::Layers;
+use super::machine::available_memory;
 use super::prepare::{Places, freeze, list, protect};
 use super::provider::{self, How, Provided};
 use super::record::{JOURNAL_VERSION, Past, Record};
@@ -244,6 +245,17 @@ impl Evaluator {
         self.spec.parallel.unwrap_or(1).max(1) as usize
     }
 
+    /// Where changes go on disk; none while memory has room for all that run at once (CA-35).
+    fn uppers(&self, root: &Path) -> Result<Option<PathBuf>, EvaluateError> {
+        let needed = self.spec.workspace.upper_bytes.saturating_mul(self.slots() as u64);
+        let on_disk = match self.spec.workspace.upper {
+            spec::Upper::Auto => available_memory() < needed,
+            spec::Upper::Tmpfs => false,
+            spec::Upper::Disk => true,
+        };
+        on_disk.then(|| directory(root, "uppers")).transpose()
+    }
+
     async fn worktrees(
         &self,
         places: &Places,
@@ -383,7 +395,7 @@ impl Evaluator {
             .map(|(name, value)| (name.into(), value.into()));
         let snapshots = snapshot.path().parent().and_then(Path::parent);
         let layers =
-            ["layers", "history", "built", "judged", "room"].map(|name| root.path().join(name));
+            ["layers", "history", "built", "judged", "room", "uppers"].map(|name| root.path().join(name));
         let mut sandbox = spec.sandbox.clone();
         if sandbox.level == Level::Strict {
             sandbox.read.push(root.path().join(PLUGIN));
@@ -401,6 +413,7 @@ impl Evaluator {
             sandbox,
             env: passed.chain(set).collect(),
             upper_bytes: spec.workspace.upper_bytes,
+            uppers: self.uppers(root.path())?,
             kind,
             backend: Arc::clone(&self.backend),
         })

@@ -39,6 +39,7 @@ pub(crate) fn report(spec: &Spec, course: &Course<'_>) -> Result<EvaluationRepor
         winner: winner.and_then(|id| standings.representative(id)),
         evaluations: standings.evaluations(&medians),
         measurement: races.map(measurement),
+        profile: None,
         proposals: spec.search.as_ref().map(|_| ledger),
         costs: Costs {
             processes: scene.checking.processes.load(Ordering::Relaxed),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use fairtrial_candidates::measure::Metric;
 use fairtrial_study::journal::Status;
 use fairtrial_study::{Compat, Format};
 
@@ -74,20 +75,47 @@ pub(crate) struct RetryArgs {
     pub(crate) how: HowArgs,
 }
 
-/// Evaluate stored outputs again; agents are never run
+/// Judge again what is on record: a study's outputs, or an evaluation's runs
+///
+/// Of a study, outputs are evaluated again; agents are never run. Of an evaluation, looks, races, verdicts and ranks are made
+/// again from its runs, on other terms if wanted: nothing is started, and nothing written.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fairtrial rescore artifacts/first --all
+  fairtrial rescore fairtrial-out/EVAL --min-effect 1% --json")]
 pub(crate) struct RescoreArgs {
-    /// The study's directory
+    /// The directory of a study, or of an evaluation
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
-    /// Only outputs for this problem
+    /// Of a study: only outputs for this problem
     #[arg(long, value_name = "ID")]
     pub(crate) problem: Option<String>,
-    /// All outputs, not only those whose evaluator changed or failed
+    /// Of a study: all outputs, not only those whose evaluator changed or failed
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
+    pub(crate) terms: TermsArgs,
+    #[command(flatten)]
     pub(crate) how: HowArgs,
+}
+
+/// What an evaluation is judged by.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Judging an evaluation")]
+pub(crate) struct TermsArgs {
+    /// The chance of a wrong verdict, as 0.05 or 5% [default: as it was]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub(crate) alpha: Option<f64>,
+    /// The least difference that counts, as 0.03 or 3% [default: as it was]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub(crate) min_effect: Option<f64>,
+    /// By what sides are compared: wall, cpu or instructions [default: as it was]
+    #[arg(long, value_name = "METRIC", value_parser = metric)]
+    pub(crate) metric: Option<Metric>,
+    /// Print the report as one JSON object, and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Check that a study's directory is as it was left
@@ -184,10 +212,10 @@ pub(crate) struct ExportArgs {
     pub(crate) mask_volatile: bool,
 }
 
-/// Write a study's report: one HTML file that needs nothing else
+/// Write the report of a study or an evaluation: one HTML file that needs nothing else
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// The study's directory
+    /// The directory of a study, or of an evaluation
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
     /// Where the report goes [default: DIR/report.html]
@@ -210,6 +238,25 @@ impl Allowance {
             Self::Percent(most) => unwell as f64 <= planned as f64 * most / 100.0,
         }
     }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.strip_suffix('%') {
+        Some(number) => (number.trim_end(), 100.0),
+        None => (text, 1.0),
+    };
+    let number = number
+        .parse::<f64>()
+        .ok()
+        .filter(|number| number.is_finite());
+    let number = number.ok_or("expected a share such as 0.03, or a percentage such as 3%")?;
+    Ok(number / unit)
+}
+
+fn metric(text: &str) -> Result<Metric, String> {
+    let all = [Metric::Wall, Metric::Cpu, Metric::Instructions];
+    let found = all.into_iter().find(|metric| metric.to_string() == text);
+    found.ok_or_else(|| "expected wall, cpu or instructions".to_owned())
 }
 
 fn allowance(text: &str) -> Result<Allowance, String> {

@@ -4,9 +4,10 @@ mod progress;
 mod table;
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use fairtrial_candidates::spec::{Invalid, Spec, SpecPath};
-use fairtrial_candidates::{Checklist, EvaluateError, EvaluationReport, Evaluator};
+use fairtrial_candidates::{Checklist, EvaluateError, EvaluationReport, Evaluator, Rescoring};
 use tokio::sync::mpsc;
 
 use crate::args::EvaluateArgs;
@@ -136,4 +137,27 @@ fn closed_is_fine(written: io::Result<()>, attempt: &str) -> Result<(), Failure>
         }
         _ => Ok(()),
     }
+}
+
+/// Whether a directory is that of an evaluation.
+pub(crate) fn is_evaluation(directory: &Path) -> bool {
+    directory.join("evaluation.json").is_file()
+}
+
+/// Writes the page of the evaluation in a directory.
+pub(crate) fn write_evaluation(directory: &Path, place: &Path) -> Result<(), Failure> {
+    let (report, runs) = EvaluationReport::read(directory).map_err(failure)?;
+    report.write_html(&runs, place).map_err(failure)
+}
+
+/// Judges the evaluation in a directory again, from its record. Starts nothing, writes nothing (CA-81).
+pub(crate) fn rescore(
+    directory: &Path,
+    terms: &Rescoring,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let (report, runs) = EvaluationReport::read(directory).map_err(failure)?;
+    let again = report.rescore(&runs, terms).map_err(failure)?;
+    show(&again, json)?;
+    Ok(ExitCode::AllWell)
 }

@@ -1,11 +1,13 @@
-//! `fairtrial report`: one HTML file from a journal.
+//! `fairtrial report`: one HTML file from a study's journal, or from what an evaluation left.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use fairtrial_study::journal::{JournalError, Reader};
 use fairtrial_study::{Plan, Report};
 
 use crate::args::ReportArgs;
+use crate::commands::evaluate::{is_evaluation, write_evaluation};
 use crate::commands::plan::invalid;
 use crate::commands::run::recorded_study;
 use crate::exit_code::ExitCode;
@@ -14,26 +16,33 @@ use crate::terminal::Shown;
 
 /// Writes the report of the directory that `args` name.
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
-    let (study, _) = recorded_study(&args.directory)?;
-    let plan = Plan::build(&study, None).map_err(invalid)?;
-    let failed = |error: JournalError| Failure::Usage(error.to_string());
-    let reader = Reader::open(&args.directory).map_err(failed)?;
-    reader.hold_still().map_err(failed)?;
-    let history = reader.history().map_err(failed)?;
     let place = match &args.out {
         Some(place) => place.clone(),
         None => args.directory.join("report.html"),
     };
+    match is_evaluation(&args.directory) {
+        true => write_evaluation(&args.directory, &place)?,
+        false => of_study(&args.directory, &place)?,
+    }
+    let shown = writeln!(Shown::on(io::stdout()), "{}", place.display());
+    shown.unwrap_or_default(); // whoever read it is gone; the report is there
+    Ok(ExitCode::AllWell)
+}
+
+fn of_study(directory: &Path, place: &Path) -> Result<(), Failure> {
+    let (study, _) = recorded_study(directory)?;
+    let plan = Plan::build(&study, None).map_err(invalid)?;
+    let failed = |error: JournalError| Failure::Usage(error.to_string());
+    let reader = Reader::open(directory).map_err(failed)?;
+    reader.hold_still().map_err(failed)?;
+    let history = reader.history().map_err(failed)?;
     let report = Report {
         plan: &plan,
         reader: &reader,
         history: &history,
-        directory: &args.directory,
+        directory,
     };
     report
-        .write(&place)
-        .map_err(Failure::attempting("cannot write the report"))?;
-    let shown = writeln!(Shown::on(io::stdout()), "{}", place.display());
-    shown.unwrap_or_default(); // whoever read it is gone; the report is there
-    Ok(ExitCode::AllWell)
+        .write(place)
+        .map_err(Failure::attempting("cannot write the report"))
 }

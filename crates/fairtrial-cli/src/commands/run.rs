@@ -1,9 +1,10 @@
-//! `fairtrial run`, `resume`, `retry`: a study into its directory.
+//! `fairtrial run`, `resume`, `retry`, `rescore`: a study into its directory.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fairtrial_candidates::Rescoring;
 use fairtrial_exec::LocalBackend;
 use fairtrial_study::journal::{InvocationRow, Reader, Status};
 use fairtrial_study::{
@@ -12,7 +13,10 @@ use fairtrial_study::{
 };
 use tokio::sync::watch;
 
-use crate::args::{AgainArgs, HowArgs, RescoreArgs, ResumeArgs, RetryArgs, RunArgs, statuses};
+use crate::args::{
+    AgainArgs, HowArgs, RescoreArgs, ResumeArgs, RetryArgs, RunArgs, TermsArgs, statuses,
+};
+use crate::commands::evaluate::is_evaluation;
 use crate::commands::plan::{invalid, planned};
 use crate::engine;
 use crate::exit_code::ExitCode;
@@ -53,8 +57,38 @@ pub(crate) fn retry(args: &RetryArgs) -> Result<ExitCode, Failure> {
     go_on(&args.directory, wishes, &args.how)
 }
 
-/// Evaluates stored outputs again.
+/// Judges again what is on record, of whichever kind the directory is.
 pub(crate) fn rescore(args: &RescoreArgs) -> Result<ExitCode, Failure> {
+    let TermsArgs {
+        alpha,
+        min_effect,
+        metric,
+        json,
+    } = args.terms;
+    let of_evaluation = [
+        ("--alpha", alpha.is_some()),
+        ("--min-effect", min_effect.is_some()),
+        ("--metric", metric.is_some()),
+        ("--json", json),
+    ];
+    let how = &args.how;
+    let of_study = [
+        ("--problem", args.problem.is_some()),
+        ("--all", args.all),
+        ("--jobs", how.jobs.is_some()),
+        ("--sqlite", how.sqlite),
+        ("--allow-failures", how.allow_failures.is_some()),
+    ];
+    if is_evaluation(&args.directory) {
+        refuse(&of_study, "is for studies, and this is an evaluation")?;
+        let terms = Rescoring {
+            alpha,
+            min_effect,
+            metric,
+        };
+        return super::evaluate::rescore(&args.directory, &terms, json);
+    }
+    refuse(&of_evaluation, "is for evaluations, and this is none")?;
     let wishes = Wishes {
         rescore: Some(Rescore {
             problem: args.problem.clone(),
@@ -63,6 +97,14 @@ pub(crate) fn rescore(args: &RescoreArgs) -> Result<ExitCode, Failure> {
         ..Wishes::default()
     };
     go_on(&args.directory, wishes, &args.how)
+}
+
+/// Flags of the other kind of directory.
+fn refuse(flags: &[(&str, bool)], why: &str) -> Result<(), Failure> {
+    match flags.iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) => Err(Failure::usage(flag, why)),
+        None => Ok(()),
+    }
 }
 
 fn go_on(directory: &Path, wishes: Wishes, how: &HowArgs) -> Result<ExitCode, Failure> {

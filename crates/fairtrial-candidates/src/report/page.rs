@@ -1,0 +1,187 @@
+//! The page: head, overview, sections.
+
+use super::html::{count, counted, duration, percent, put, ratio, short};
+use super::words::{GROUPS, class};
+use super::{Source, facts, failures, lineage, measured, profile, proposals, ranking};
+use crate::evaluation::EvaluationReport;
+
+/// The whole page.
+pub(super) fn page(source: &Source<'_>) -> String {
+    let report = source.report;
+    let mut out = String::new();
+    let title = headline(report);
+    // No script runs and nothing is fetched, whatever a hole in the escaping might let through.
+    put(
+        &mut out,
+        format_args!(
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
+             <style>{}</style>\n</head><body>\n<header><p class=\"eyebrow\">Evaluation of rival changes</p><h1>{title}</h1>\n",
+            include_str!("style.css"),
+        ),
+    );
+    overview(&mut out, report);
+    navigation(&mut out, source);
+    out.push_str("</header>\n<main>\n");
+    ranking::section(&mut out, source);
+    measured::section(&mut out, source);
+    profile::section(&mut out, report);
+    failures::section(&mut out, report);
+    lineage::section(&mut out, report);
+    proposals::section(&mut out, report);
+    facts::section(&mut out, report);
+    out.push_str(
+        "</main>\n<footer>Made by Fairtrial from an evaluation’s record. This file needs no other and fetches nothing.\
+         </footer>\n</body></html>\n",
+    );
+    out
+}
+
+/// What came of it, in a sentence.
+fn headline(report: &EvaluationReport) -> String {
+    match report.winner() {
+        Some(winner) => {
+            let name = short(&winner.name, 120);
+            match &winner.judgement {
+                Some(said) => format!("{name} is faster: {} of the base’s time", ratio(said.ratio)),
+                None => format!("{name} is faster"),
+            }
+        }
+        None if !report.any_correct() => "No candidate is correct".to_owned(),
+        None if report.measurement.is_none() => {
+            let correct = report
+                .evaluations
+                .iter()
+                .filter(|one| one.is_correct())
+                .count();
+            format!(
+                "{} correct; nothing was measured",
+                counted(correct as u64, "candidate")
+            )
+        }
+        None => "No candidate is shown to be faster".to_owned(),
+    }
+}
+
+fn overview(out: &mut String, report: &EvaluationReport) {
+    let baseline = &report.baseline;
+    let quarantined = match baseline.quarantined.len() {
+        0 => String::new(),
+        some => format!(", {some} quarantined"),
+    };
+    put(
+        out,
+        format_args!(
+            "<p class=\"lead\">Base <code>{}</code> · {} · {} · {}{quarantined}</p>\n",
+            short(&report.base.label, 100),
+            counted(report.base.files, "file"),
+            short(&report.provider.name, 100),
+            counted(baseline.cases, "test"),
+        ),
+    );
+    let correct = report
+        .evaluations
+        .iter()
+        .filter(|one| one.is_correct())
+        .count();
+    let mut cards = vec![(
+        format!(
+            "{} <small>of {}</small>",
+            count(correct as u64),
+            count(report.evaluations.len() as u64)
+        ),
+        "candidates are correct".to_owned(),
+    )];
+    if let Some(said) = report.winner().and_then(|winner| winner.judgement.as_ref()) {
+        cards.push((
+            ratio(said.ratio),
+            format!(
+                "of the base’s time, {} [{}, {}]",
+                percent(said.level),
+                ratio(said.low),
+                ratio(said.high)
+            ),
+        ));
+    }
+    if let Some(floor) = report.noise_floor {
+        cards.push((
+            format!("±{}", percent(floor)),
+            "noise floor: the base beside itself".to_owned(),
+        ));
+    }
+    let costs = &report.costs;
+    let spent = costs.snapshot_s + costs.baseline_s + costs.correctness_s + costs.measurement_s;
+    cards.push((
+        duration(spent),
+        format!("in {} processes", count(costs.processes)),
+    ));
+    out.push_str("<div class=\"facts\">");
+    for (figure, what) in cards {
+        put(
+            out,
+            format_args!("<div class=\"fact\"><b>{figure}</b><span>{what}</span></div>"),
+        );
+    }
+    out.push_str("</div>\n");
+    shares(out, report);
+    if report.aa_failed {
+        out.push_str("<p class=\"alert\">Twice, the base differed from itself: no verdict on speed holds.</p>\n");
+    }
+    for warning in report.warnings.iter().take(20) {
+        put(
+            out,
+            format_args!("<p class=\"alert\">{}</p>\n", short(warning, 600)),
+        );
+    }
+}
+
+/// How many became what.
+fn shares(out: &mut String, report: &EvaluationReport) {
+    let of = |group: &str| {
+        report
+            .evaluations
+            .iter()
+            .filter(|one| class(one) == group)
+            .count()
+    };
+    let groups = GROUPS.map(|(group, name)| (group, name, of(group)));
+    let total = report.evaluations.len().max(1) as f64;
+    out.push_str("<div class=\"share\">");
+    for (group, _, some) in groups.iter().filter(|(.., some)| *some > 0) {
+        let share = *some as f64 / total * 100.0;
+        put(
+            out,
+            format_args!("<i class=\"{group}\" style=\"width:{share:.3}%\"></i>"),
+        );
+    }
+    out.push_str("</div><p class=\"legend\">");
+    for (group, name, some) in groups.iter().filter(|(.., some)| *some > 0) {
+        put(
+            out,
+            format_args!("<span><i class=\"{group}\"></i>{some} {name}</span>"),
+        );
+    }
+    out.push_str("</p>\n");
+}
+
+fn navigation(out: &mut String, source: &Source<'_>) {
+    let report = source.report;
+    out.push_str("<nav>");
+    for (id, title, is_there) in [
+        ("ranking", "Ranking", true),
+        ("speed", "Speed", report.measurement.is_some()),
+        ("profile", "Profile", report.profile.is_some()),
+        ("failures", "Failures", true),
+        ("lineage", "Lineage", lineage::is_told(report)),
+        ("proposals", "Proposals", report.proposals.is_some()),
+        ("baseline", "Baseline", true),
+        ("machine", "Machine and costs", true),
+        ("asked", "What was asked", true),
+    ] {
+        if is_there {
+            put(out, format_args!("<a href=\"#{id}\">{title}</a>"));
+        }
+    }
+    out.push_str("</nav>\n");
+}

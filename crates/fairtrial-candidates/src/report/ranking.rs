@@ -1,0 +1,125 @@
+//! The ranking: one row per candidate, best first.
+
+use super::Source;
+use super::html::{counted, duration, escape, mebibytes, put, ratio, short, table};
+use super::words::{class, doubt, word};
+use crate::evaluation::Evaluation;
+
+/// Rows that are shown: beyond that nobody reads.
+const MOST_ROWS: usize = 1000;
+
+pub(super) fn section(out: &mut String, source: &Source<'_>) {
+    let report = source.report;
+    out.push_str("<h2 id=\"ranking\">Ranking</h2>\n");
+    if report.evaluations.is_empty() {
+        out.push_str("<p>There was no candidate.</p>\n");
+        return;
+    }
+    let rows: Vec<[String; 7]> = report.evaluations.iter().take(MOST_ROWS).map(row).collect();
+    let head = [
+        "",
+        "Candidate",
+        "Tests",
+        "Time, the base’s is 1",
+        "Verdict",
+        "Change",
+        "Median run",
+    ];
+    out.push_str(&table("ranking", head, &rows));
+    if report.evaluations.len() > MOST_ROWS {
+        let more = report.evaluations.len() - MOST_ROWS;
+        put(
+            out,
+            format_args!(
+                "<p class=\"note\">and {more} more, in <code>evaluation.json</code></p>\n"
+            ),
+        );
+    }
+}
+
+fn row(one: &Evaluation) -> [String; 7] {
+    let id = one.id.as_ref().map_or_else(String::new, |id| {
+        format!("<small>{}</small>", short(id, 40))
+    });
+    [
+        one.rank
+            .map_or_else(|| "–".to_owned(), |rank| rank.to_string()),
+        format!("{}{id}", short(&one.name, 120)),
+        one.cases.map_or_else(
+            || "–".to_owned(),
+            |cases| {
+                let more = match (cases.fixed, cases.new) {
+                    (0, 0) => String::new(),
+                    (fixed, 0) => format!("<small>{fixed} fixed</small>"),
+                    (fixed, new) => format!("<small>{fixed} fixed, {new} new</small>"),
+                };
+                format!("{}/{}{more}", cases.passed, cases.total)
+            },
+        ),
+        time(one),
+        verdict(one),
+        one.size.map_or_else(String::new, |size| {
+            let binary = match size.binary_files {
+                0 => String::new(),
+                files => format!(
+                    "<small>{} without lines</small>",
+                    counted(files as u64, "file")
+                ),
+            };
+            format!("+{} −{}{binary}", size.added, size.removed)
+        }),
+        one.metrics.map_or_else(String::new, |medians| {
+            let wall = medians.wall_s.map(duration);
+            let memory = medians.peak_rss_bytes.map(mebibytes);
+            let memory = memory.map(|memory| format!("<small>{memory}</small>"));
+            wall.unwrap_or_default() + &memory.unwrap_or_default()
+        }),
+    ]
+}
+
+fn time(one: &Evaluation) -> String {
+    let Some(said) = &one.judgement else {
+        return "–".to_owned();
+    };
+    let again = one
+        .confirmation
+        .as_ref()
+        .and_then(|again| again.judgement.as_ref());
+    let again = again.map_or_else(String::new, |again| {
+        format!(
+            "<small>again {} [{}, {}]</small>",
+            ratio(again.ratio),
+            ratio(again.low),
+            ratio(again.high)
+        )
+    });
+    format!(
+        "<b>{}</b> [{}, {}]{again}",
+        ratio(said.ratio),
+        ratio(said.low),
+        ratio(said.high)
+    )
+}
+
+fn verdict(one: &Evaluation) -> String {
+    let mut small = Vec::new();
+    if let Some(said) = &one.judgement {
+        small.push(counted(said.blocks.into(), "block"));
+        small.extend(said.doubt.map(|why| doubt(why).to_owned()));
+    }
+    if let Some(failure) = &one.failure {
+        small.push(short(
+            failure.message.lines().next().unwrap_or_default(),
+            160,
+        ));
+    }
+    let small = match small.is_empty() {
+        true => String::new(),
+        false => format!("<small>{}</small>", small.join(" · ")),
+    };
+    format!(
+        "<span class=\"verdict {}\">{}</span>{small}",
+        class(one),
+        escape(&word(one))
+    )
+}
