@@ -194,7 +194,7 @@ fn wrong(faults: impl ToString) -> PyErr {
     PyValueError::new_err(faults.to_string())
 }
 
-fn refused(error: EvaluateError) -> PyErr {
+pub(crate) fn refused(error: EvaluateError) -> PyErr {
     match error {
         EvaluateError::Invalid(problem) => wrong(problem),
         EvaluateError::NotEmpty(path) => PyFileExistsError::new_err(format!(

@@ -10,6 +10,7 @@ mod outcome;
 mod pending;
 mod process;
 mod proposing;
+mod report;
 mod study;
 mod study_run;
 mod tap;
@@ -52,6 +53,8 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<tap::Tap>()?;
     module.add_class::<terms::Terms>()?;
     module.add_class::<watch::Watch>()?;
+    module.add_function(wrap_pyfunction!(report::rescore, module)?)?;
+    module.add_function(wrap_pyfunction!(report::write_html, module)?)?;
     module.add_function(wrap_pyfunction!(study_run::run_study, module)?)?;
     module.add_function(wrap_pyfunction!(study_run::dre_caller, module)?)?;
     module.add_function(wrap_pyfunction!(terms::parse_size, module)?)?;

@@ -110,6 +110,12 @@ def test_a_report_has_its_candidates_ranked(project):
     assert (report.baseline.runs, report.baseline.judged, report.baseline.quarantined) == (3, 1, ())
     assert report.directory == project.directory / "results"
     assert json.loads((report.directory / "evaluation.json").read_text()) == report.to_dict()
+    report.write_html("page.html")
+    assert Path("page.html").read_text() == (report.directory / "report.html").read_text()
+    with pytest.raises(OSError, match="nowhere"):
+        report.write_html("nowhere/page.html")
+    with pytest.raises(ValueError, match="nothing was measured"):
+        report.rescore(alpha=0.1)
 
 
 def test_that_no_candidate_is_correct_raises_nothing(project):
@@ -180,8 +186,8 @@ def test_the_report_is_that_of_the_command(project, monkeypatch):
     assert {one.failure.kind for one in report.evaluations if one.failure} > {"mismatch", "protected_path", "timeout"}
 
 
-def test_the_fastest_is_the_winner(project):
-    """CA-4: measured for real, in processor time and with a difference that no busy machine hides"""
+def test_the_fastest_is_the_winner_and_can_be_judged_again(project):
+    """CA-4, CA-81, CA-82: measured for real, in processor time and with a difference that no busy machine hides"""
     (project.repo / "answer.sh").write_text("i=0\nwhile [ $i -lt 60000 ]; do i=$((i + 1)); done\necho 42\n")
     project.rivals({"name": "at once", "files": {"answer.sh": "echo 42\n"}})
     measure = {"metric": "cpu", "max_blocks": 8, "confirm": False, "pin": "off", "repeats": 0}
@@ -191,6 +197,17 @@ def test_the_fastest_is_the_winner(project):
     low, high = quick.interval
     assert low <= quick.ratio <= high < 1 and quick.blocks == 8 and quick.confirmed is None
     assert 0 < quick.metrics["wall_s"] and report.noise_floor is not None
+    rescored = report.rescore()
+    assert rescored == report and rescored.to_dict() == report.to_dict()
+    strict = report.rescore(min_effect=1000.0, metric="cpu")
+    assert strict.evaluations[0].verdict == "equal" and strict.winner is None
+    assert strict.to_dict()["spec"]["measure"]["min_effect"] == 1000.0
+    strict.write_html(project.directory / "strict.html")
+    page = (project.directory / "strict.html").read_text()
+    assert "at once" in page and page != (report.directory / "report.html").read_text()
+    for terms in ({"metric": "heat"}, {"alpha": "much"}, {"alpha": 2.0}, {"min_effect": float("nan")}):
+        with pytest.raises(ValueError, match=next(iter(terms))):
+            report.rescore(**terms)
     assert repr(quick).startswith(f"<Evaluation {quick.id} 'at once': faster 0.")
 
 
@@ -404,7 +421,7 @@ def test_a_function_proposes(project):
     assert (request["kind"], [parent["id"] for parent in request["parents"]]) == ("repair", [wrong.id])
     assert request["parents"][0]["diffs"][0]["candidate"] == "41\n"
     assert request["base"]["sources"] == {"answer.sh": BASE}
-    assert len(report.to_dict()["proposals"]) == 1
+    assert report.to_dict()["proposals"]["answered"] == 1
     again = ft.evaluate(project.spec(search=SEARCH), proposer=propose, resume=True)
     assert lasting(again) == lasting(report) and len(requests) == 1
 
@@ -419,7 +436,7 @@ def test_a_proposer_that_fails_changes_nothing_else(project, caplog):
     for number, proposer in enumerate((fail, lambda request: {"candidates": [object()]}, lambda request: "42")):
         report = ft.evaluate(project.spec(search=SEARCH, output=f"results{number}"), proposer=proposer)
         assert [(one.name, one.state) for one in report.evaluations] == [("shorter", "done"), ("wrong", "failed")]
-        assert len(report.to_dict()["proposals"]) == 1
+        assert report.to_dict()["proposals"]["failed"] == 1
     assert "KeyError: 'no idea'" in caplog.text
     assert "answer.candidates[0]: must be plain data, not object" in caplog.text
 
