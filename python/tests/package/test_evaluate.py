@@ -188,8 +188,9 @@ def test_the_report_is_that_of_the_command(project, monkeypatch):
 
 def test_the_fastest_is_the_winner_and_can_be_judged_again(project):
     """CA-4, CA-81, CA-82: measured for real, in processor time and with a difference that no busy machine hides"""
-    (project.repo / "answer.sh").write_text("i=0\nwhile [ $i -lt 60000 ]; do i=$((i + 1)); done\necho 42\n")
-    project.rivals({"name": "at once", "files": {"answer.sh": "echo 42\n"}})
+    counting = "i=0\nwhile [ $i -lt {} ]; do i=$((i + 1)); done\necho 42\n"
+    (project.repo / "answer.sh").write_text(counting.format(60000))
+    project.rivals({"name": "short", "files": {"answer.sh": counting.format(42000)}})
     measure = {"metric": "cpu", "max_blocks": 8, "confirm": False, "pin": "off", "repeats": 0}
     report = ft.evaluate(project.spec(bench=[{"name": "all", "command": "sh answer.sh"}], measure=measure))
     (quick,) = report.evaluations
@@ -199,16 +200,16 @@ def test_the_fastest_is_the_winner_and_can_be_judged_again(project):
     assert 0 < quick.metrics["wall_s"] and report.noise_floor is not None
     rescored = report.rescore()
     assert rescored == report and rescored.to_dict() == report.to_dict()
-    strict = report.rescore(min_effect=1000.0, metric="cpu")
+    strict = report.rescore(min_effect=1.0, metric="cpu")
     assert strict.evaluations[0].verdict == "equal" and strict.winner is None
-    assert strict.to_dict()["spec"]["measure"]["min_effect"] == 1000.0
+    assert strict.to_dict()["spec"]["measure"]["min_effect"] == 1.0
     strict.write_html(project.directory / "strict.html")
     page = (project.directory / "strict.html").read_text()
-    assert "at once" in page and page != (report.directory / "report.html").read_text()
+    assert "short" in page and page != (report.directory / "report.html").read_text()
     for terms in ({"metric": "heat"}, {"alpha": "much"}, {"alpha": 2.0}, {"min_effect": float("nan")}):
         with pytest.raises(ValueError, match=next(iter(terms))):
             report.rescore(**terms)
-    assert repr(quick).startswith(f"<Evaluation {quick.id} 'at once': faster 0.")
+    assert repr(quick).startswith(f"<Evaluation {quick.id} 'short': faster 0.")
 
 
 # -- what is refused
