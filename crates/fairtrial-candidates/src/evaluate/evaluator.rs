@@ -156,6 +156,7 @@ impl Evaluator {
         course.recall().await?;
         course.run().await?;
         course.asking.close().await;
+        course.scene.look_at_the_tree();
         let report = standing::report(&self.spec, &course)?;
         write_report(&places.output, &report)?;
         course.scene.telling.tell(Event::Done {

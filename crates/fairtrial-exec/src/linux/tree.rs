@@ -248,7 +248,7 @@ impl Build<'_> {
             let name = self.plan.text(b"p");
             let arguments = [HERE, name, Arg::Value(0o700)];
             self.plan.call(STEP, libc::SYS_mkdirat, &arguments);
-            self.mount(b"p", private, libc::MS_BIND, STEP);
+            self.mount(b"p", private, libc::MS_BIND);
         }
     }
 
