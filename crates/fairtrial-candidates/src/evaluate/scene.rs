@@ -146,7 +146,8 @@ impl Evaluator {
             directory(root.path(), "layers")?,
             &snapshot,
             history.clone(),
-        );
+        )
+        .map_err(EvaluateError::attempting("making room for candidates"))?;
         let kind = match provided.how {
             How::Overlay(namespace) => Kind::Overlay(namespace),
             How::Copy { .. } | How::Worktree => {
