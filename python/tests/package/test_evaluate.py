@@ -442,6 +442,35 @@ def test_a_proposer_that_fails_changes_nothing_else(project, caplog):
     assert "answer.candidates[0]: must be plain data, not object" in caplog.text
 
 
+PROPOSER = """
+import json, sys
+for line in sys.stdin:
+    candidates = [{"files": {"answer.sh": "echo 42\\n"}}]
+    print(json.dumps({"id": json.loads(line)["id"], "candidates": candidates}), flush=True)
+"""
+
+
+def test_a_program_that_proposes_is_found_from_where_paths_are_seen(project):
+    """CA-4, CA-84"""
+    project.rivals(RIVALS[1])
+    (project.directory / "propose.py").write_text(PROPOSER)
+    search = SEARCH | {"proposer": {"command": [sys.executable, "propose.py"]}}
+    report = ft.evaluate(project.spec(search=search))
+    assert [(one.origin, one.is_correct) for one in report.evaluations] == [("repair", True), ("given", False)]
+
+
+def test_ctrl_c_ends_a_program_that_proposes(project, program):
+    """CA-5, CA-41"""
+    project.rivals(RIVALS[1])
+    begun = project.directory / "begun"
+    search = SEARCH | {"proposer": {"command": f"read request; touch {begun}; sleep 600"}}
+    process = program.start(INTERRUPTED, str(project.file(search=search)))
+    wait_until(begun.exists, what="the proposer's beginning")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=WAIT_S)
+    assert (out, err) == ("interrupted []\n", "")
+
+
 def test_ctrl_c_does_not_wait_for_a_proposer(project, program):
     """CA-5"""
     project.rivals(RIVALS[1])

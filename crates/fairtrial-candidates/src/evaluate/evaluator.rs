@@ -212,12 +212,7 @@ impl Evaluator {
                 let mut config = self.config.clone();
                 config.max_workers = 1;
                 let terms = CommandTerms {
-                    cwd: self
-                        .spec
-                        .places
-                        .directory()
-                        .unwrap_or(Path::new("/"))
-                        .to_owned(),
+                    cwd: self.spec.places.directory().to_owned(),
                     env: self.host_env.clone(),
                     log: output.join("proposer.log"),
                 };

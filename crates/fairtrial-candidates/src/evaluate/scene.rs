@@ -245,8 +245,7 @@ impl Evaluator {
             );
             return Err(EvaluateError::Invalid(problem));
         }
-        let directory = self.spec.places.directory().unwrap_or(Path::new("/"));
-        let before = Spec::from_json(begun.spec.clone(), directory)?;
+        let before = Spec::from_json(begun.spec.clone(), self.spec.places.directory())?;
         let changed = self.spec.changed_keys(&before);
         match changed.is_empty() {
             true => Ok(past),
