@@ -380,7 +380,7 @@ mod tests {
                 assert!(tries < 20, "{each_s} {startup_s}: {loops}");
             }
             assert!(wall(loops) >= *AIM_S.start());
-            let longest = AIM_S.end().max(&wall(1)) * 1.01;
+            let longest = AIM_S.end().max(wall(1)) * 1.01;
             assert!(
                 wall(loops) <= longest,
                 "{each_s} {startup_s}: {}",
