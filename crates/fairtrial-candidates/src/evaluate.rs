@@ -20,6 +20,7 @@ mod machine;
 mod measuring;
 mod outputs;
 mod prepare;
+mod profiling;
 mod provider;
 mod python_keys;
 mod racing;

@@ -13,6 +13,8 @@ use crate::stage::{DiffSize, Origin};
 
 /// Of the layout of [`EvaluationReport`].
 pub const REPORT_VERSION: u32 = 1;
+/// The JSON schema of `evaluation.json`. It knows every key: others are refused.
+pub const REPORT_SCHEMA: &str = include_str!("evaluation/schema.json");
 
 /// The whole of an evaluation's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -313,3 +315,6 @@ impl Evaluation {
         self.cases.is_some() && matches!(self.state, State::Correct | State::Racing | State::Done)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ pub mod cases;
 pub mod evaluate;
 mod evaluation;
 pub mod measure;
+mod profile;
 mod report;
 mod rescore;
 pub mod search;
@@ -18,6 +19,6 @@ pub use evaluate::{Checklist, EvaluateError, Evaluator, Event, State};
 pub use evaluation::{
     BaseFacts, BaselineFacts, BenchFacts, CaseCounts, Costs, Evaluation, EvaluationReport,
     FunctionProfile, LineProfile, Machine, Measurement, MedianMetrics, ProfileReport,
-    ProviderFacts, QuarantinedCase, REPORT_VERSION, SideProfile,
+    ProviderFacts, QuarantinedCase, REPORT_SCHEMA, REPORT_VERSION, SideProfile,
 };
 pub use rescore::Rescoring;

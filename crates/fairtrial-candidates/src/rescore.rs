@@ -245,3 +245,6 @@ fn changed_lines(evaluations: &[Evaluation]) -> HashMap<String, u64> {
     });
     changed.collect()
 }
+
+#[cfg(test)]
+mod tests;

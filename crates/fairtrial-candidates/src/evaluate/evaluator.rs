@@ -157,8 +157,13 @@ impl Evaluator {
         course.run().await?;
         course.asking.close().await;
         course.scene.look_at_the_tree();
-        let report = standing::report(&self.spec, &course)?;
+        let mut report = standing::report(&self.spec, &course)?;
         write_report(&places.output, &report)?;
+        // What is found out stays, whatever becomes of this.
+        report.profile = self.profile(course.scene, &course.field, &report).await;
+        if report.profile.is_some() {
+            write_report(&places.output, &report)?;
+        }
         course.scene.telling.tell(Event::Done {
             winner: report.winner.clone(),
         });

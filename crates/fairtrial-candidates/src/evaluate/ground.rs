@@ -22,6 +22,7 @@ use super::git::below;
 use super::layers::digest;
 use super::logs::to_files;
 use super::slots::{HeldSlot, Slots};
+use crate::profile::{PROFILE_FILE, PROFILE_VARIABLE};
 use crate::spec::Command;
 use crate::stage::TreePath;
 
@@ -403,9 +404,14 @@ impl Ground {
             .chain(errand.own_env.clone());
         let mut env: BTreeMap<OsString, Option<OsString>> =
             all.map(|(name, value)| (name, Some(value))).collect();
-        // It is in the tree, wherever that is.
-        if let Some(cases) = env.get_mut(OsStr::new(CASES_VARIABLE)) {
-            *cases = Some(at.join(CASES_FILE).into_os_string());
+        // They are in the tree, wherever that is.
+        for (variable, file) in [
+            (CASES_VARIABLE, CASES_FILE),
+            (PROFILE_VARIABLE, PROFILE_FILE),
+        ] {
+            if let Some(place) = env.get_mut(OsStr::new(variable)) {
+                *place = Some(at.join(file).into_os_string());
+            }
         }
         // They name the process or the machine: no two runs would have the same environment.
         for name in ["FAIRTRIAL_WORKER_ID", "FAIRTRIAL_NODE_ID"] {

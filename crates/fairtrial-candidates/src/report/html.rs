@@ -90,6 +90,7 @@ pub(crate) fn percent(share: f64) -> String {
 /// A time span.
 pub(crate) fn duration(seconds: f64) -> String {
     match seconds {
+        0.0 => "0 s".to_owned(),
         s if s < 1e-6 => format!("{:.0} ns", s * 1e9),
         s if s < 1e-3 => format!("{:.0} µs", s * 1e6),
         s if s < 0.1 => format!("{:.1} ms", s * 1e3),

@@ -110,7 +110,7 @@ fn verdict(one: &Evaluation) -> String {
     if let Some(failure) = &one.failure {
         small.push(short(
             failure.message.lines().next().unwrap_or_default(),
-            160,
+            110,
         ));
     }
     let small = match small.is_empty() {

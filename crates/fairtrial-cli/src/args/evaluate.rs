@@ -31,8 +31,8 @@ A file:
     - {command: [python3, bench/topo.py, \"{loops}\"], loops: auto}")]
 pub(crate) struct EvaluateArgs {
     /// Evaluation file: YAML or JSON
-    #[arg(value_name = "EVAL.yaml")]
-    pub(crate) file: PathBuf,
+    #[arg(value_name = "EVAL.yaml", required_unless_present = "schema")]
+    pub(crate) file: Option<PathBuf>,
     /// Print the report as one JSON object, and nothing else
     #[arg(long)]
     pub(crate) json: bool,
@@ -51,4 +51,7 @@ pub(crate) struct EvaluateArgs {
     /// Show no progress
     #[arg(long)]
     pub(crate) no_progress: bool,
+    /// Print the JSON schema of the report, and do nothing else
+    #[arg(long, exclusive = true)]
+    pub(crate) schema: bool,
 }

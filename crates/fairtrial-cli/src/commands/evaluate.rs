@@ -7,7 +7,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use fairtrial_candidates::spec::{Invalid, Spec, SpecPath};
-use fairtrial_candidates::{Checklist, EvaluateError, EvaluationReport, Evaluator, Rescoring};
+use fairtrial_candidates::{
+    Checklist, EvaluateError, EvaluationReport, Evaluator, REPORT_SCHEMA, Rescoring,
+};
 use tokio::sync::mpsc;
 
 use crate::args::EvaluateArgs;
@@ -20,7 +22,16 @@ use progress::EvaluationProgress;
 
 /// Evaluates what `args` name.
 pub(crate) fn run(args: &EvaluateArgs) -> Result<ExitCode, Failure> {
-    let spec = spec(args)?;
+    if args.schema {
+        let shown = write!(Shown::on(io::stdout()), "{REPORT_SCHEMA}");
+        closed_is_fine(shown, "cannot show the schema")?;
+        return Ok(ExitCode::AllWell);
+    }
+    let file = args
+        .file
+        .as_ref()
+        .expect("without --schema a file is asked for");
+    let spec = spec(file, args)?;
     let workers = spec.parallel.and_then(|slots| usize::try_from(slots).ok());
     let config = engine::config(workers)?;
     let evaluator = Evaluator::new(spec, config)?;
@@ -37,7 +48,7 @@ pub(crate) fn run(args: &EvaluateArgs) -> Result<ExitCode, Failure> {
         evaluated
     });
     if let Err(Failure::Interrupted) = &report {
-        let name = args.file.display();
+        let name = file.display();
         writeln!(
             Shown::on(io::stderr()),
             "go on with: fairtrial evaluate {name} --resume"
@@ -49,8 +60,8 @@ pub(crate) fn run(args: &EvaluateArgs) -> Result<ExitCode, Failure> {
     Ok(exit_code(&report))
 }
 
-fn spec(args: &EvaluateArgs) -> Result<Spec, Failure> {
-    let mut spec = Spec::load(&args.file).map_err(invalid)?;
+fn spec(file: &Path, args: &EvaluateArgs) -> Result<Spec, Failure> {
+    let mut spec = Spec::load(file).map_err(invalid)?;
     if let Some(fault) = spec.missing_proposer() {
         return Err(Failure::Usage(fault.to_string()));
     }

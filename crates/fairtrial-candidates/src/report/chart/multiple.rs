@@ -64,20 +64,21 @@ pub(crate) fn multiple(title: &str, class: &str, points: &[Point], band: Band) -
             axis.at(point.ratio),
         )
     };
-    for flagged in [false, true] {
-        let mut path = String::new();
-        for point in points.iter().filter(|point| point.flagged == flagged) {
-            let (x, y) = place(point);
-            put(&mut path, format_args!("M{x:.1} {y:.1}h0"));
-        }
-        let class = if flagged { "points flagged" } else { "points" };
-        if !path.is_empty() {
-            put(
+    let mut path = String::new();
+    for point in points {
+        let (x, y) = place(point);
+        match point.flagged {
+            true => put(
                 &mut out,
-                format_args!("<path class=\"{class}\" d=\"{path}\"/>"),
-            );
+                format_args!("<circle class=\"flagged\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\"/>"),
+            ),
+            false => put(&mut path, format_args!("M{x:.1} {y:.1}h0")),
         }
     }
+    put(
+        &mut out,
+        format_args!("<path class=\"points\" d=\"{path}\"/>"),
+    );
     out.push_str("</g>");
     for (block, anchor, x) in [(1, "start", LEFT), (last, "end", RIGHT)] {
         put(
