@@ -64,12 +64,12 @@ pub(crate) struct JobEnd {
 }
 
 impl JobEnd {
-    fn new(status: Status, tries: u32, evaluation: Option<&str>) -> Self {
+    fn new(status: Status, tries: u32, evaluation: Option<Status>) -> Self {
         Self {
             status,
             tries,
             was_short: false,
-            evaluation_failed: evaluation.is_some_and(|status| status != "ok"),
+            evaluation_failed: evaluation.is_some_and(|status| status != Status::Success),
         }
     }
 }
@@ -161,7 +161,7 @@ impl Job {
         records.push(Record::Decision(DecisionRecord {
             invocation: tools.invocation,
             run_id: self.run_id.clone(),
-            action: decision.action.name().into(),
+            action: decision.action.name(),
             reason: decision.reason.to_string(),
         }));
         let evaluates = self.evaluates;
@@ -212,7 +212,7 @@ impl Job {
                 evaluation = Some(status.0);
                 records.extend(status.1);
             }
-            let mut end = JobEnd::new(ended.status, tries, evaluation.as_deref());
+            let mut end = JobEnd::new(ended.status, tries, evaluation);
             end.was_short = ended.wall.is_some_and(|wall| wall < SHORT);
             return Ok(Done { end, records });
         }
@@ -281,7 +281,7 @@ impl Job {
             seq: self.starts,
             status: ended.status,
             verdict: ended.verdict.map(str::to_owned),
-            stage: ended.stage.into(),
+            stage: ended.stage,
             finished_at_ns: ended.finished_at_ns,
             outcome: ended.outcome.clone(),
             result: ended
@@ -302,7 +302,7 @@ impl Job {
         start: StartId,
         result: &Value,
         number: u32,
-    ) -> (String, Option<Record>) {
+    ) -> (Status, Option<Record>) {
         let program = &evaluator.actor.program;
         let contract = program.contract();
         let output = result.get("output").cloned().unwrap_or(Value::Null);
@@ -321,11 +321,11 @@ impl Job {
                 &program.secrets,
             ),
             Answer::Failed(error) => Evaluated {
-                status: Status::Lost.to_string(),
+                status: Status::Lost,
                 rows: Value::List(Vec::new()),
                 outcome: attempt::lost(&error, 0).outcome,
             },
-            Answer::Stopped { .. } => return (Status::Cancelled.to_string(), None),
+            Answer::Stopped { .. } => return (Status::Cancelled, None),
         };
         let record = Record::Evaluation(Evaluation {
             start,
@@ -333,7 +333,7 @@ impl Job {
             seq: self.starts,
             number,
             evaluator_sha256: evaluator.sha256.clone(),
-            status: evaluated.status.clone(),
+            status: evaluated.status,
             rows: canonical_json(&evaluated.rows),
             outcome: evaluated.outcome,
         });
@@ -370,7 +370,7 @@ impl Job {
             }
         };
         Ok(Done {
-            end: JobEnd::new(Status::Success, 1, status.as_deref()),
+            end: JobEnd::new(Status::Success, 1, status),
             records: record.into_iter().collect(),
         })
     }

@@ -96,7 +96,7 @@ impl Tally {
 }
 
 /// Runs what is to be run. `told` hears of every end; `stop` is watched throughout.
-pub async fn run<B: Backend + 'static>(
+pub(crate) async fn run<B: Backend + 'static>(
     site: &Site<'_, B>,
     mut stop: watch::Receiver<Stop>,
     mut told: impl FnMut(&Tally),
@@ -208,7 +208,7 @@ fn strikes(policy: &FailurePolicy, tally: &Tally) -> bool {
 }
 
 /// Everything the loop works with.
-pub struct Site<'s, B> {
+pub(crate) struct Site<'s, B> {
     /// What is planned.
     pub plan: &'s Plan<'s>,
     /// Its programs.

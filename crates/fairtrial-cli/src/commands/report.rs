@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use fairtrial_study::journal::{JournalError, Reader};
+use fairtrial_study::{JournalError, JournalReader};
 use fairtrial_study::{Plan, Report};
 
 use crate::args::ReportArgs;
@@ -17,7 +17,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
     let (study, _) = recorded_study(&args.directory)?;
     let plan = Plan::build(&study, None).map_err(invalid)?;
     let failed = |error: JournalError| Failure::Usage(error.to_string());
-    let reader = Reader::open(&args.directory).map_err(failed)?;
+    let reader = JournalReader::open(&args.directory).map_err(failed)?;
     reader.hold_still().map_err(failed)?;
     let history = reader.history().map_err(failed)?;
     let place = match &args.out {
