@@ -293,6 +293,26 @@ impl Backend for LocalBackend {
         async move { submitted?.await }
     }
 
+    fn execute_unless(
+        &self,
+        call: Call,
+        cancelled: impl Future<Output = ()> + Send,
+    ) -> impl Future<Output = Option<Answer>> + Send {
+        let submitted = self.submit(call);
+        async move {
+            let mut execution = match submitted {
+                Ok(execution) => execution,
+                Err(error) => return Some(Err(error)),
+            };
+            tokio::select! {
+                biased;
+                answer = &mut execution => return Some(answer),
+                () = cancelled => execution.cancel(),
+            }
+            Some(execution.await)
+        }
+    }
+
     async fn shutdown(&self, how: Shutdown) {
         self.shut_down(how, self.is_in_handler()).await;
     }

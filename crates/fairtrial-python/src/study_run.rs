@@ -122,7 +122,10 @@ pub(crate) fn run_study(
         match interrupt {
             None => _ = stop.send_replace(Stop::Cancel),
             // Whoever asks twice does not wait for an orderly end.
-            Some(_) => py.detach(|| block_on(engine.shutdown(Shutdown::now()))),
+            Some(_) => {
+                stop.send_replace(Stop::Now);
+                py.detach(|| block_on(engine.shutdown(Shutdown::now())));
+            }
         }
         interrupt.get_or_insert(error);
     }

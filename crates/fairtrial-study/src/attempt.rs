@@ -19,6 +19,9 @@ const SHOWN_BYTES: usize = 200;
 /// Shorter values of the caller's environment are words that occur by chance.
 const SECRET_BYTES: usize = 8;
 
+/// What is said of an attempt that was stopped.
+const STOPPED: &str = "stopped with the study";
+
 /// How an attempt ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
@@ -72,6 +75,9 @@ pub(crate) fn judge(
             }
         }
     }
+    if status == Status::Cancelled {
+        error = Some(ErrorReport::new("Cancelled", STOPPED)); // nobody else cancels a study's runs
+    }
     let mask = Mask::new(secrets);
     if let Some(result) = &mut result {
         mask.value(&mut result.value);
@@ -104,16 +110,22 @@ pub(crate) fn lost(error: &EngineError, finished_at_ns: i64) -> Ended {
     }
 }
 
-/// An attempt that we stopped.
-pub(crate) fn stopped(had_begun: bool, finished_at_ns: i64) -> Ended {
-    let (status, said) = match had_begun {
-        true => (Status::Cancelled, "stopped with the study"),
-        false => (Status::Skipped, "the study was stopped before it began"),
-    };
+/// An attempt that we stopped, of which nothing more is known.
+pub(crate) fn stopped(finished_at_ns: i64) -> Ended {
+    let report = ErrorReport::new("Cancelled", STOPPED);
+    Ended {
+        verdict: Some(Verdict::Cancelled.name()),
+        ..without_outcome(Status::Cancelled, Stage::Agent, &report, finished_at_ns)
+    }
+}
+
+/// An attempt that had not begun when the study was stopped.
+pub(crate) fn skipped(finished_at_ns: i64) -> Ended {
+    let said = "the study was stopped before it began";
     let report = ErrorReport::new("Cancelled", said);
     Ended {
         verdict: Some(Verdict::Cancelled.name()),
-        ..without_outcome(status, Stage::Agent, &report, finished_at_ns)
+        ..without_outcome(Status::Skipped, Stage::Agent, &report, finished_at_ns)
     }
 }
 

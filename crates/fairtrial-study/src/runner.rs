@@ -18,7 +18,7 @@ use crate::study::{FailurePolicy, FailureTrigger};
 const AHEAD: usize = 4;
 
 /// Whether runs go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stop {
     /// They do.
     No,
@@ -26,6 +26,9 @@ pub enum Stop {
     Drain,
     /// None starts any more; those that run are stopped, and recorded as cancelled.
     Cancel,
+    /// As well, and tables are not written. Whoever says so also ends the backend, which else waits for the grace of those
+    /// that run (ST-55).
+    Now,
 }
 
 /// Why the loop ended.

@@ -206,7 +206,10 @@ fn perform(
                 biased;
                 () = interrupt.received() => {
                     if asked {
-                        engine::stop(&backend).await;
+                        stop.send_replace(Stop::Now);
+                        // What is killed now is recorded.
+                        let recorded = tokio::time::timeout(engine::PATIENCE, running);
+                        _ = tokio::join!(engine::stop(&backend), recorded);
                         return Err(Failure::Interrupted);
                     }
                     asked = true;
@@ -241,6 +244,7 @@ fn perform(
 fn failure(error: ExecuteError) -> Failure {
     match error {
         ExecuteError::Invalid(faults) => invalid(faults),
+        ExecuteError::CutShort => Failure::Interrupted,
         ExecuteError::Journal(error) => match &*error {
             fairtrial_study::JournalError::Database { .. }
             | fairtrial_study::JournalError::Io { .. } => Failure::attempting(
