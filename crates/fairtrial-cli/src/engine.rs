@@ -38,7 +38,7 @@ pub(crate) fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T
 }
 
 /// How long an engine that was told to stop at once may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Ends a backend that has nothing left to do.
 pub(crate) async fn finish(backend: &impl Backend) {

@@ -349,7 +349,8 @@ impl Execution {
         self.handle.id
     }
 
-    /// Cancels: a queued call never starts, a running one is killed. The outcome still comes.
+    /// Cancels: a queued call never starts, a running one is killed, after its grace or when it is cancelled again. The
+    /// outcome still comes.
     pub fn cancel(&self) {
         self.handle.cancel();
     }

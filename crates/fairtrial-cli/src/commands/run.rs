@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fairtrial_exec::LocalBackend;
 use fairtrial_study::{
@@ -20,6 +21,9 @@ use crate::failure::{Failure, reason};
 use crate::interrupt::Interrupt;
 use crate::study_progress::StudyProgress;
 use crate::terminal::{Shown, counted};
+
+/// How long the record of what was killed may take; a disk that takes longer has failed.
+const RECORDING: Duration = Duration::from_secs(5);
 
 /// Runs the study that `args` name.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
@@ -208,7 +212,7 @@ fn perform(
                     if asked {
                         stop.send_replace(Stop::Now);
                         // What is killed now is recorded.
-                        let recorded = tokio::time::timeout(engine::PATIENCE, running);
+                        let recorded = tokio::time::timeout(RECORDING, running);
                         _ = tokio::join!(engine::stop(&backend), recorded);
                         return Err(Failure::Interrupted);
                     }

@@ -330,11 +330,11 @@ fn a_damaged_record_is_refused_by_who_reads_it() {
     );
     ends(&run(&shell, &["run", "study.yaml"]), 3);
     let change = |to: &str| {
-        let place = "sqlite3.connect('out/journal.sqlite')";
-        python(
-            &shell,
-            &format!("import sqlite3\nwith {place} as db: db.execute('UPDATE finishes SET {to}')"),
+        let script = format!(
+            "import sqlite3\nwith sqlite3.connect('out/journal.sqlite') as journal:\n    journal.execute({:?})",
+            format!("UPDATE finishes SET {to}")
         );
+        python(&shell, &script);
     };
     change("outcome = '{\"error\": '");
     let status = run(&shell, &["status", "out"]);
