@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 FAIRTRIAL := target/release/fairtrial
 
-.PHONY: build demo package test hostile torture check foreign dre lint bench docs clean
+.PHONY: build demo package test hostile torture check foreign dre lint bench fairness docs clean
 
 build:
 	cargo build --release -p fairtrial-cli
@@ -66,6 +66,10 @@ lint: $(VENV)/.done
 bench: package
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt
 	$(VENV)/bin/python bench/run.py $(BENCH)
+
+# How often verdicts on speed are wrong: 200 A/A pairs, 50 with a true change, beside a busy process. About 15 minutes.
+fairness: build
+	$(PYTHON) bench/fairness.py $(FAIRTRIAL) $(FAIRNESS)
 
 # The commands of README.md and docs/ are run and compared; `make docs` writes what they print, and docs/cli.md.
 docs: build

@@ -16,6 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import evaluations
 import levels
 import studies
 import versus
@@ -46,7 +47,12 @@ def main():
         engine.end()
         bare.end()
     whole = studies.measure(options)
-    text = report(samples, deadline, flat, isolation, options, load, pools) + "\n".join(studies.report(whole)) + "\n"
+    rivals = evaluations.measure(options)
+    text = (
+        report(samples, deadline, flat, isolation, options, load, pools)
+        + "\n".join(studies.report(whole) + evaluations.report(rivals))
+        + "\n"
+    )
     print(text)
     if not options.no_write:
         RESULTS.write_text(text)

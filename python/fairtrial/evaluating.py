@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from . import _engine, _lifetime
@@ -23,6 +25,7 @@ def evaluate(
     *,
     resume: bool = False,
     on_event: Callable[[dict[str, Any]], object] | None = None,
+    proposer: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     **unknown: NoReturn,
 ) -> EvaluationReport:
     """Tests candidates beside a repository as it is, measures those that are correct, and ranks them.
@@ -34,6 +37,10 @@ def evaluate(
     `resume` goes on with what is in the `output` directory already; without it, that must be empty. `on_event` is
     called in this thread with each event, a dict; what it raises is logged, and while it is slow the evaluation goes
     on. Ctrl-C ends all that runs before `KeyboardInterrupt` is raised.
+
+    `proposer` is asked for candidates, as `search` in the spec says, in the place of whom that names. It is called in
+    threads of its own with a request, a dict with `kind`, `n`, `base`, `parents` and `ancestry`, and returns
+    `{"candidates": [{"patch": … or "files": …}]}`. What it raises is logged, and is no answer.
 
     >>> import fairtrial as ft, pathlib, tempfile
     >>> here = pathlib.Path(tempfile.mkdtemp())
@@ -54,28 +61,33 @@ def evaluate(
     """
     refuse_unknown(evaluate, unknown)
     check_flag("resume", resume)
-    if on_event is not None and not callable(on_event):
-        raise TypeError(f"`on_event` must be a callable, not {on_event!r}")
-    evaluator = _evaluator(spec)
+    for name, given in (("on_event", on_event), ("proposer", proposer)):
+        if given is not None and not callable(given):
+            raise TypeError(f"`{name}` must be a callable, not {given!r}")
+    requests = None if proposer is None else _engine.Requests()
+    evaluator = _evaluator(spec, requests)
     with _lifetime.lifetime.lock:
         _lifetime.check_kernel()
         owner = _lifetime.Owner(evaluator.backend(), None, Shared())
         _lifetime.lifetime.add(owner, _lifetime.lifetime.backends)
     try:
-        return EvaluationReport._read(evaluator.evaluate(resume, None if on_event is None else _teller(on_event)))
+        with _answered(requests, proposer):
+            return EvaluationReport._read(evaluator.evaluate(resume, None if on_event is None else _teller(on_event)))
     finally:
         owner.shutdown(True, True, 0.0)
 
 
-def _evaluator(spec: str | os.PathLike[str] | Mapping[str, Any]) -> _engine.Evaluator:
+def _evaluator(
+    spec: str | os.PathLike[str] | Mapping[str, Any], requests: _engine.Requests | None
+) -> _engine.Evaluator:
     if isinstance(spec, Mapping):
-        return _engine.Evaluator.from_json(json.dumps(_plain(spec, "")), engine_options())
+        return _engine.Evaluator.from_json(json.dumps(_plain(spec)), engine_options(), requests)
     if not isinstance(spec, (str, os.PathLike)):
         raise TypeError(f"`spec` must be a path or a mapping (dict), not {type(spec).__name__}")
     path = check_path("spec", spec)
     if not path:
         raise ValueError("`spec` is empty; name an evaluation file")
-    return _engine.Evaluator.load(path, engine_options())
+    return _engine.Evaluator.load(path, engine_options(), requests)
 
 
 def _plain(value: Any, place: str = "", depth: int = 0) -> Any:
@@ -117,3 +129,33 @@ def _teller(on_event: Callable[[dict[str, Any]], object]) -> Callable[[dict[str,
             logging.getLogger("fairtrial").exception("`on_event` failed on %s", event["event"])
 
     return tell
+
+
+@contextmanager
+def _answered(requests: _engine.Requests | None, proposer: Callable[[dict[str, Any]], Any] | None) -> Iterator[None]:
+    """Has the proposer called with each request. Whoever still thinks at the end is not waited for."""
+    if requests is None:
+        yield
+        return
+
+    def serve() -> None:
+        while (request := requests.next()) is not None:
+            threading.Thread(target=_answer, args=(request, proposer), name="fairtrial-proposer", daemon=True).start()
+
+    server = threading.Thread(target=serve, name="fairtrial-requests", daemon=True)
+    server.start()
+    try:
+        yield
+    finally:
+        requests.close()
+        server.join()
+
+
+def _answer(request: _engine.Request, proposer: Callable[[dict[str, Any]], Any]) -> None:
+    try:
+        request.answer(json.dumps(_plain(proposer(request.read()), "answer")))
+    except BaseException as error:
+        request.decline(f"{type(error).__name__}: {error}")
+        import logging
+
+        logging.getLogger("fairtrial").exception("the proposer failed")

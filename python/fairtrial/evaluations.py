@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
+
+from . import _engine
+from ._checks import check_path, check_text_or_none
 
 T = TypeVar("T")
 
@@ -218,6 +223,27 @@ class EvaluationReport:
         report: dict[str, Any] = json.loads(self._text)
         return report
 
+    def rescore(
+        self,
+        alpha: float | None = None,
+        min_effect: float | None = None,
+        metric: Literal["wall", "cpu", "instructions"] | None = None,
+    ) -> EvaluationReport:
+        """The report as it would be on other terms, made from the runs in `directory`; starts and writes nothing.
+
+        Blocks that were never run are not invented: a candidate that left its race early may now be uncertain.
+        """
+        alpha, min_effect = _share("alpha", alpha), _share("min_effect", min_effect)
+        metric_name = check_text_or_none("metric", metric)
+        return self._read(_engine.rescore(self._text, self.directory, alpha, min_effect, metric_name))
+
+    def write_html(self, path: str | os.PathLike[str]) -> None:
+        """Writes the report as a page that needs nothing else; `report.html` in `directory` is one."""
+        text = check_path("path", path)
+        if not text:
+            raise ValueError("`path` is empty; name a file")
+        _engine.write_html(self._text, self.directory, text)
+
     def __repr__(self) -> str:
         correct = sum(one.is_correct for one in self.evaluations)
         winner = f"winner {self.winner.name!r}" if self.winner else "no winner"
@@ -244,6 +270,14 @@ def _record(cls: type[T], given: Mapping[str, Any], **known: Any) -> T:
     """What of a mapping a class has fields for; newer ones are left out."""
     names = {each.name for each in fields(cls)}  # type: ignore[arg-type]
     return cls(**{name: value for name, value in {**given, **known}.items() if name in names})
+
+
+def _share(name: str, value: float | None) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError(f"`{name}` must be a share such as 0.03, not {value!r}")
+    return float(value)
 
 
 def _line(text: str) -> str:

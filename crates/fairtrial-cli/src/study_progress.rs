@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use fairtrial_study::Status;
 use fairtrial_study::Tally;
-use fairtrial_study::journal::Status;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::terminal::Shown;

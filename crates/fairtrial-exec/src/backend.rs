@@ -13,6 +13,22 @@ pub trait Backend: Send + Sync {
     /// Runs a call. Dropping the future cancels: a queued call never starts, a running one is killed.
     fn execute(&self, call: Call) -> impl Future<Output = Result<Outcome, EngineError>> + Send;
 
+    /// As [`Backend::execute`], and cancels the call when `cancelled` comes. A backend that can tells how it ended all
+    /// the same, with what it had written by then; where nothing is known there is none.
+    fn execute_unless(
+        &self,
+        call: Call,
+        cancelled: impl Future<Output = ()> + Send,
+    ) -> impl Future<Output = Option<Result<Outcome, EngineError>>> + Send {
+        async move {
+            tokio::select! {
+                biased;
+                answer = self.execute(call) => Some(answer),
+                () = cancelled => None,
+            }
+        }
+    }
+
     /// Takes no more calls and ends as `how` says. May be called again, and before the first call.
     fn shutdown(&self, how: Shutdown) -> impl Future<Output = ()> + Send;
 

@@ -108,7 +108,9 @@ pub use {
         Proof, SANDBOX_KEYS, SANDBOX_VARIABLE, Sandbox, SandboxReport, State,
     },
     scratch::{DeadRoot, ScratchDir, ScratchRoot, sweep_dead_roots},
-    snapshot::{Damaged, Digest, Entry, EntryKind, FrozenTree, Snapshot, SnapshotError, list},
+    snapshot::{
+        Damaged, Digest, Entry, EntryKind, FrozenTree, Snapshot, SnapshotError, TreeWatch, list,
+    },
     spill::{
         ArgumentFile, Body, ResultFile, SettleError, SpillDir, SpillPolicy, Writers,
         sealed_argument,

@@ -305,6 +305,26 @@ impl Backend for LocalBackend {
         async move { submitted?.await }
     }
 
+    fn execute_unless(
+        &self,
+        call: Call,
+        cancelled: impl Future<Output = ()> + Send,
+    ) -> impl Future<Output = Option<Answer>> + Send {
+        let submitted = self.submit(call);
+        async move {
+            let mut execution = match submitted {
+                Ok(execution) => execution,
+                Err(error) => return Some(Err(error)),
+            };
+            tokio::select! {
+                biased;
+                answer = &mut execution => return Some(answer),
+                () = cancelled => execution.cancel(),
+            }
+            Some(execution.await)
+        }
+    }
+
     async fn shutdown(&self, how: Shutdown) {
         self.shut_down(how, self.is_in_handler()).await;
     }
@@ -341,7 +361,8 @@ impl Execution {
         self.handle.id
     }
 
-    /// Cancels: a queued call never starts, a running one is killed. The outcome still comes.
+    /// Cancels: a queued call never starts, a running one is killed, after its grace or when it is cancelled again. The
+    /// outcome still comes.
     pub fn cancel(&self) {
         self.handle.cancel();
     }

@@ -4,6 +4,8 @@
 //! passes on the way to it, so that who waits for the lock keeps others from overtaking, and neither side starves. They
 //! are locks of a process: no child has them, not even one that is forked and never runs a program, and death frees them.
 //! Within a process, `room.rs` keeps its holders apart.
+//!
+//! Who has the lock must not wait for it once more: somebody in between may wait for both.
 
 mod file;
 mod room;

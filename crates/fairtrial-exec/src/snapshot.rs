@@ -9,6 +9,7 @@ pub(crate) mod file;
 pub(crate) mod frozen;
 pub(crate) mod list;
 pub(crate) mod manifest;
+mod watch;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -29,6 +30,7 @@ pub use frozen::{Damaged, FrozenTree};
 pub use list::list;
 pub use manifest::{Digest, Entry, EntryKind};
 use manifest::{Manifest, hex};
+pub use watch::TreeWatch;
 
 /// While it is being made.
 pub(crate) const BUILDING: &str = "building-";
@@ -100,9 +102,11 @@ impl Snapshot {
     ) -> Result<Self, SnapshotError> {
         let files = list::chosen(files, left_out)?;
         let keeping = || EngineError::io::<io::Error>("keeping a snapshot");
-        let from = File::open(root).map_err(|source| SnapshotError::Reading {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let from = rustix::fs::open(root, flags, Mode::empty());
+        let from = from.map_err(|errno| SnapshotError::Reading {
             path: root.display().to_string(),
-            source,
+            source: errno.into(),
         })?;
         for _ in 0..TRIES {
             let building = Building::start(store)?;

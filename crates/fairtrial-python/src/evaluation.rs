@@ -1,9 +1,8 @@
 //! An evaluation in a Python host: made on a thread of its own, told on the one that asked for it.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fairtrial_candidates::spec::Spec;
@@ -17,8 +16,10 @@ use tokio::sync::{mpsc, watch};
 
 use crate::EngineError;
 use crate::backend::{Backend, Options, engine_error};
+use crate::mailbox::Mailbox;
 use crate::outcome::to_python;
-use crate::process::{self, Own};
+use crate::process::Own;
+use crate::proposing::Requests;
 
 /// How long an engine that was told to stop, and files that are being written, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -32,26 +33,18 @@ pub(crate) struct Evaluator {
 
 #[pymethods]
 impl Evaluator {
-    /// Of an evaluation file.
+    /// Of an evaluation file. `requests` are what is asked of the caller's own proposer, if there is one.
     #[staticmethod]
-    fn load(path: PathBuf, options: Options) -> PyResult<Self> {
-        Self::of(Spec::load(&path).map_err(wrong)?, options)
+    fn load(path: PathBuf, options: Options, requests: Option<&Requests>) -> PyResult<Self> {
+        Self::of(Spec::load(&path).map_err(wrong)?, options, requests)
     }
 
     /// Of the same keys as JSON, seen from the current directory.
     #[staticmethod]
-    fn from_json(text: &str, options: Options) -> PyResult<Self> {
+    fn from_json(text: &str, options: Options, requests: Option<&Requests>) -> PyResult<Self> {
         let json = serde_json::from_str(text).map_err(wrong)?;
-        Self::of(
-            Spec::from_json(json, Path::new(".")).map_err(wrong)?,
-            options,
-        )
-    }
-
-    /// Where results go.
-    #[getter]
-    fn output(&self) -> &Path {
-        &self.output
+        let spec = Spec::from_json(json, Path::new(".")).map_err(wrong)?;
+        Self::of(spec, options, requests)
     }
 
     /// Who runs its commands: to be shut down by whoever made it.
@@ -64,7 +57,7 @@ impl Evaluator {
     fn evaluate(&self, py: Python<'_>, resume: bool, told: Option<Py<PyAny>>) -> PyResult<String> {
         let evaluator = Arc::clone(self.evaluator.get()?);
         let (stop, stopped) = watch::channel(false);
-        let news = Arc::new(News::default());
+        let news = Arc::new(Mailbox::default());
         let ending = Ending(Arc::clone(&news));
         let thread = std::thread::Builder::new()
             .name("fairtrial-evaluation".into())
@@ -76,7 +69,7 @@ impl Evaluator {
         let mut interrupt = None;
         loop {
             let listener = told.as_ref().filter(|_| interrupt.is_none());
-            match news.hear(py, listener) {
+            match hear(py, &news, listener) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
@@ -97,12 +90,23 @@ impl Evaluator {
 }
 
 impl Evaluator {
-    fn of(spec: Spec, options: Options) -> PyResult<Self> {
-        if let Some(fault) = spec.missing_proposer() {
+    fn of(spec: Spec, options: Options, requests: Option<&Requests>) -> PyResult<Self> {
+        let fault = match (requests, &spec.search) {
+            (None, _) => spec.missing_proposer(),
+            (Some(_), Some(_)) => None,
+            (Some(_), None) => {
+                let problem = "`search` is missing, and a proposer is given (write `search: {}`)";
+                Some(spec.places.fault("search", problem))
+            }
+        };
+        if let Some(fault) = fault {
             return Err(wrong(fault));
         }
         let output = spec.output.path.clone();
-        let evaluator = CandidateEvaluator::new(spec, options.read()?).map_err(engine_error)?;
+        let mut evaluator = CandidateEvaluator::new(spec, options.read()?).map_err(engine_error)?;
+        if let Some(requests) = requests {
+            evaluator = evaluator.with_proposer(requests.callable());
+        }
         Ok(Self {
             evaluator: Own::new(Arc::new(evaluator)),
             output,
@@ -121,61 +125,34 @@ impl Evaluator {
     }
 }
 
-/// What the thread that asked hears of the one that works.
-#[derive(Default)]
-struct News {
-    state: Mutex<Heard>,
-    woken: Condvar,
-}
-
-#[derive(Default)]
-struct Heard {
-    events: VecDeque<Event>,
-    is_over: bool,
-}
-
-impl News {
-    fn change(&self, change: impl FnOnce(&mut Heard)) {
-        change(&mut self.lock());
-        self.woken.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Heard> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for the next event, or the end, and tells it. False once all is told; without a listener, at the end.
-    fn hear(&self, py: Python<'_>, listener: Option<&Py<PyAny>>) -> PyResult<bool> {
-        let listens = listener.is_some();
-        process::wait(py, (&self.state, &self.woken), None, |heard| {
-            heard.is_over || listens && !heard.events.is_empty()
-        })?;
-        let Some(listener) = listener else {
-            return Ok(false);
-        };
-        let Some(event) = self.lock().events.pop_front() else {
-            return Ok(false);
-        };
-        let event = serde_json::to_value(event).expect("events are plain data");
-        listener.call1(py, (to_python(py, &event)?,))?;
-        Ok(true)
-    }
-}
-
 /// Tells the end, by being dropped.
-struct Ending(Arc<News>);
+struct Ending(Arc<Mailbox<Event>>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.change(|heard| heard.is_over = true);
+        self.0.close();
     }
+}
+
+/// Waits for the next event and tells it. False once all is told; without a listener, at the end.
+fn hear(py: Python<'_>, news: &Mailbox<Event>, listener: Option<&Py<PyAny>>) -> PyResult<bool> {
+    let Some(listener) = listener else {
+        news.wait_closed(py)?;
+        return Ok(false);
+    };
+    let Some(event) = news.next(py)? else {
+        return Ok(false);
+    };
+    let event = serde_json::to_value(event).expect("events are plain data");
+    listener.call1(py, (to_python(py, &event)?,))?;
+    Ok(true)
 }
 
 fn perform(
     evaluator: &CandidateEvaluator,
     resume: bool,
     mut stopped: watch::Receiver<bool>,
-    news: &News,
+    news: &Mailbox<Event>,
 ) -> PyResult<EvaluationReport> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -194,12 +171,12 @@ fn perform(
         let ended = loop {
             tokio::select! {
                 biased;
-                Some(event) = told.recv() => news.change(|heard| heard.events.push_back(event)),
+                Some(event) = told.recv() => news.put(event),
                 ended = &mut work => break ended,
             }
         };
         while let Ok(event) = told.try_recv() {
-            news.change(|heard| heard.events.push_back(event));
+            news.put(event);
         }
         // One that does not answer is waited for by whoever owns it, who can be interrupted.
         let stopping = evaluator.backend().shutdown(Shutdown::now());
@@ -217,7 +194,7 @@ fn wrong(faults: impl ToString) -> PyErr {
     PyValueError::new_err(faults.to_string())
 }
 
-fn refused(error: EvaluateError) -> PyErr {
+pub(crate) fn refused(error: EvaluateError) -> PyErr {
     match error {
         EvaluateError::Invalid(problem) => wrong(problem),
         EvaluateError::NotEmpty(path) => PyFileExistsError::new_err(format!(

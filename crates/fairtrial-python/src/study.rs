@@ -104,17 +104,7 @@ impl Study {
 
     /// What is to run. Starts nothing.
     fn plan(&self, py: Python<'_>) -> PyResult<Plan> {
-        let planned = py.detach(|| {
-            let resolved = self.study.resolve_bindings();
-            match (resolved, StudyPlan::own(self.study.clone(), None)) {
-                (Ok(()), planned) => planned,
-                (Err(unresolved), Ok(_)) => Err(unresolved),
-                (Err(mut both), Err(unplanned)) => {
-                    both.faults.extend(unplanned.faults);
-                    Err(both)
-                }
-            }
-        });
+        let planned = py.detach(|| StudyPlan::resolved(self.study.clone()));
         Ok(Plan {
             plan: Arc::new(planned.map_err(invalid)?),
             input: Arc::clone(&self.input),

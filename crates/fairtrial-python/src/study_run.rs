@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 
 use fairtrial_exec::{Backend as _, LocalBackend, Shutdown};
-use fairtrial_study::journal::{History, JournalError, Reader, Status};
 use fairtrial_study::provenance::{self, Site};
 use fairtrial_study::{
     Changed, DRE_CALLER, ExecuteError, Mode, Pace, Plan as StudyPlan, Request, RunRecord, Stop,
     Summary, Tally, Value, Wishes, execute,
 };
+use fairtrial_study::{History, JournalError, JournalReader, Status};
 use pyo3::exceptions::{PyFileExistsError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -122,7 +122,10 @@ pub(crate) fn run_study(
         match interrupt {
             None => _ = stop.send_replace(Stop::Cancel),
             // Whoever asks twice does not wait for an orderly end.
-            Some(_) => py.detach(|| block_on(engine.shutdown(Shutdown::now()))),
+            Some(_) => {
+                stop.send_replace(Stop::Now);
+                py.detach(|| block_on(engine.shutdown(Shutdown::now())));
+            }
         }
         interrupt.get_or_insert(error);
     }
@@ -221,7 +224,7 @@ impl Records {
         directory: PathBuf,
         summary: &Summary,
     ) -> Result<Self, JournalError> {
-        let history = Reader::open(&directory)?.history()?;
+        let history = JournalReader::open(&directory)?.history()?;
         let begun = summary.counts.iter();
         Ok(Self {
             plan: Arc::clone(plan),
@@ -259,7 +262,7 @@ impl Records {
     ) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let plan = &*self.plan;
         let records = py.detach(|| {
-            let reader = Reader::open(&self.directory)?;
+            let reader = JournalReader::open(&self.directory)?;
             let mut picker = plan.picker();
             let read = |index| RunRecord::read(plan, &picker.run(index), &self.history, &reader);
             let records = places(plan, first, count).map(read);
@@ -295,7 +298,7 @@ fn fill(py: Python<'_>, fields: &Bound<'_, PyDict>, record: &RunRecord) -> PyRes
     fields.set_item("metrics", to_python(py, &record.metrics)?)?;
     fields.set_item("events", list(&record.events)?)?;
     fields.set_item("evaluations", list(&record.evaluations)?)?;
-    fields.set_item("evaluation_status", &record.evaluation_status)?;
+    fields.set_item("evaluation_status", record.evaluation_name())?;
     fields.set_item("metadata", to_python(py, &record.metadata)?)?;
     fields.set_item("trace_refs", list(&record.trace_refs)?)?;
     fields.set_item("latency_s", record.latency_s)?;

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::binding::Contract;
 use crate::canonical::canonical_json;
 use crate::evaluation;
-use crate::journal::Status;
+use crate::journal::{Stage, Status};
 use crate::json_text::parse_value;
 use crate::result::{self, MAX_VALUES, NoResult, RunResult};
 use crate::value::Value;
@@ -19,13 +19,15 @@ const SHOWN_BYTES: usize = 200;
 /// Shorter values of the caller's environment are words that occur by chance.
 const SECRET_BYTES: usize = 8;
 
+/// What is said of an attempt that was stopped.
+const STOPPED: &str = "stopped with the study";
+
 /// How an attempt ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: Status,
     pub(crate) verdict: Option<&'static str>,
-    /// `agent`, `setup`, `result`, `engine`.
-    pub(crate) stage: &'static str,
+    pub(crate) stage: Stage,
     pub(crate) result: Option<RunResult>,
     /// JSON.
     pub(crate) outcome: String,
@@ -41,8 +43,7 @@ pub(crate) struct Ended {
 /// How an evaluation ended.
 #[derive(Debug)]
 pub(crate) struct Evaluated {
-    /// `ok`, or as an attempt ends.
-    pub(crate) status: String,
+    pub(crate) status: Status,
     pub(crate) rows: Value,
     /// JSON.
     pub(crate) outcome: String,
@@ -63,16 +64,19 @@ pub(crate) fn judge(
             Ok(found) => result = Some(found),
             Err(no_result) => {
                 status = Status::Failed;
-                stage = "result";
+                stage = Stage::Result;
                 error = Some(match no_result {
                     NoResult::NotOk(message) => {
-                        stage = "agent";
+                        stage = Stage::Agent;
                         ErrorReport::new("AgentFailed", message)
                     }
                     NoResult::Bad(message) => ErrorReport::new("BadResult", message),
                 });
             }
         }
+    }
+    if status == Status::Cancelled {
+        error = Some(ErrorReport::new("Cancelled", STOPPED)); // nobody else cancels a study's runs
     }
     let mask = Mask::new(secrets);
     if let Some(result) = &mut result {
@@ -102,26 +106,32 @@ pub(crate) fn lost(error: &EngineError, finished_at_ns: i64) -> Ended {
     let report = ErrorReport::new("EngineError", error.to_string());
     Ended {
         is_final: error.is_final(),
-        ..without_outcome(Status::Lost, "engine", &report, finished_at_ns)
+        ..without_outcome(Status::Lost, Stage::Engine, &report, finished_at_ns)
     }
 }
 
-/// An attempt that we stopped.
-pub(crate) fn stopped(had_begun: bool, finished_at_ns: i64) -> Ended {
-    let (status, said) = match had_begun {
-        true => (Status::Cancelled, "stopped with the study"),
-        false => (Status::Skipped, "the study was stopped before it began"),
-    };
+/// An attempt that we stopped, of which nothing more is known.
+pub(crate) fn stopped(finished_at_ns: i64) -> Ended {
+    let report = ErrorReport::new("Cancelled", STOPPED);
+    Ended {
+        verdict: Some(Verdict::Cancelled.name()),
+        ..without_outcome(Status::Cancelled, Stage::Agent, &report, finished_at_ns)
+    }
+}
+
+/// An attempt that had not begun when the study was stopped.
+pub(crate) fn skipped(finished_at_ns: i64) -> Ended {
+    let said = "the study was stopped before it began";
     let report = ErrorReport::new("Cancelled", said);
     Ended {
         verdict: Some(Verdict::Cancelled.name()),
-        ..without_outcome(status, "agent", &report, finished_at_ns)
+        ..without_outcome(Status::Skipped, Stage::Agent, &report, finished_at_ns)
     }
 }
 
 fn without_outcome(
     status: Status,
-    stage: &'static str,
+    stage: Stage,
     report: &ErrorReport,
     finished_at_ns: i64,
 ) -> Ended {
@@ -146,13 +156,9 @@ pub(crate) fn judge_evaluation(
     contract: Contract,
     secrets: &[String],
 ) -> Evaluated {
-    let (status, _) = status_of(outcome);
+    let (mut status, _) = status_of(outcome);
     let mut error = outcome.error.clone();
     let mut rows = Value::List(Vec::new());
-    let mut name = match status {
-        Status::Success => "ok".to_owned(),
-        other => other.to_string(),
-    };
     if status == Status::Success {
         let found = read(outcome, is_command)
             .map_err(|no_result| match no_result {
@@ -162,7 +168,7 @@ pub(crate) fn judge_evaluation(
         match found {
             Ok(found) => rows = found,
             Err(message) => {
-                name = Status::Failed.to_string();
+                status = Status::Failed;
                 error = Some(ErrorReport::new("BadEvaluation", message));
             }
         }
@@ -171,13 +177,13 @@ pub(crate) fn judge_evaluation(
     mask.value(&mut rows);
     let error = error.map(|error| mask.error(error));
     Evaluated {
-        status: name,
+        status,
         rows,
         outcome: kept(outcome, error.as_ref()),
     }
 }
 
-fn status_of(outcome: &Outcome) -> (Status, &'static str) {
+fn status_of(outcome: &Outcome) -> (Status, Stage) {
     use Verdict::{
         BadResult, Cancelled, CpuLimit, DiskLimit, Exception, Exit, Forbidden, MemoryLimit,
         NoResult, Ok, OutputLimit, ProcessLimit, SetupFailed, Signal, Timeout,
@@ -188,17 +194,17 @@ fn status_of(outcome: &Outcome) -> (Status, &'static str) {
         .is_some_and(|error| error.kind == "QueueTimeout");
     let status = match outcome.verdict {
         Ok => Status::Success,
-        Cancelled if waited_in_vain => return (Status::Failed, "queue"),
+        Cancelled if waited_in_vain => return (Status::Failed, Stage::Queue),
         Cancelled => Status::Cancelled,
         Timeout | CpuLimit => Status::Timeout,
         MemoryLimit => Status::Memory,
         Signal | NoResult => Status::Crashed,
-        SetupFailed => return (Status::Failed, "setup"),
+        SetupFailed => return (Status::Failed, Stage::Setup),
         OutputLimit | DiskLimit | ProcessLimit | Forbidden | Exit | Exception | BadResult => {
             Status::Failed
         }
     };
-    (status, "agent")
+    (status, Stage::Agent)
 }
 
 /// The value that a call gave, as plain data.

@@ -15,10 +15,9 @@ use fairtrial_exec::Backend;
 use tokio::sync::watch;
 
 use self::directory::{check_study, open_journal};
-use self::export::{export, write_missing};
+use self::export::{LastExport, write_all, write_missing};
 use self::wishes::check_changes;
 use crate::batches::{Batches, Pace, Reached};
-use crate::ends::Ends;
 use crate::fault::Invalid;
 use crate::format::Format;
 use crate::import;
@@ -144,6 +143,9 @@ pub enum ExecuteError {
     /// The tables could not be written.
     #[error(transparent)]
     Export(#[from] ExportError),
+    /// It was cut short: runs are recorded, tables are not written.
+    #[error("it was stopped before its tables were written; `fairtrial resume` writes them")]
+    CutShort,
     /// The directory could not be made or moved.
     #[error("`{}`: {source}", .path.display())]
     Io {
@@ -168,7 +170,7 @@ pub async fn execute<B: Backend + 'static>(
     stop: watch::Receiver<Stop>,
     told: impl FnMut(&Tally),
 ) -> Result<Summary, ExecuteError> {
-    let ready = Ready::load(request.plan)?;
+    let ready = Arc::new(Ready::load(request.plan)?);
     wishes::check_named(request)?;
     directory::prepare(request)?;
     if let Some(summary) = stand(request, &ready)? {
@@ -193,22 +195,24 @@ pub async fn execute<B: Backend + 'static>(
     };
     let ran = tokio::select! {
         biased;
-        ran = run_under(request, &ready, &journal, backend, stop, told) => ran,
+        ran = run_under(request, &ready, &journal, backend, stop.clone(), told) => ran,
         () = batches.keep_current(news) => unreachable!("it goes on for ever"),
     };
     warnings.extend(batches.end().await);
     let (end, tally) = ran?;
-    let reader = journal.reader()?;
-    reader.hold_still()?;
-    let history = reader.history()?;
-    let ends = Ends::read(request.plan, &reader, &history)?;
-    export(request, &ready, &reader, &history, &outputs)?;
+    let last = LastExport {
+        plan: Arc::clone(request.plan),
+        journal,
+        ready,
+        outputs,
+    };
+    let (ends, orphans) = last.unless_now(stop).await?;
     Ok(Summary {
         end: Some(end),
         tally,
         counts: ends.counts(),
         evaluations_failed: ends.evaluations_failed,
-        orphans: history.len() as u64 - ends.begun(),
+        orphans,
         warnings,
     })
 }
@@ -238,12 +242,13 @@ fn stand(request: &Request<'_>, ready: &Ready) -> Result<Option<Summary>, Execut
         // It was killed when all was run and before that was written down.
         let journal = open_journal(request)?;
         let reader = journal.reader()?;
-        export(
-            request,
+        let outputs = Outputs::of(request);
+        write_all(
             ready,
             &reader,
             &reader.history()?,
-            &Outputs::of(request),
+            &outputs,
+            &Arc::default(),
         )?;
     }
     write_missing(request, &reader, &history)?;
@@ -269,7 +274,14 @@ fn record_anew(request: &Request<'_>, ready: &Ready) -> Result<(), ExecuteError>
     records.push(invocation::end(id, End::Finished));
     journal.record(records)?;
     journal.sync()?;
-    export(request, ready, &reader, &history, &Outputs::of(request))
+    let outputs = Outputs::of(request);
+    Ok(write_all(
+        ready,
+        &reader,
+        &history,
+        &outputs,
+        &Arc::default(),
+    )?)
 }
 
 /// What DRE left in the directory of a new journal that goes on with it (ST-84).

@@ -9,7 +9,7 @@ use num_bigint::BigInt;
 
 use crate::canonical::canonical_json;
 use crate::clock::{now_ns, parse_time};
-use crate::journal::{Evaluation, Finish, Journal, JournalError, Record, Start, Status};
+use crate::journal::{Evaluation, Finish, Journal, JournalError, Record, Stage, Start, Status};
 use crate::json_text::parse_value;
 use crate::plan::Plan;
 use crate::ready::Ready;
@@ -18,8 +18,6 @@ use crate::value::Value;
 /// Where DRE keeps them.
 const PLACE: &str = "artifacts/checkpoints";
 const AMOUNTS: [&str; 3] = ["cost_usd", "input_tokens", "output_tokens"];
-/// Why a record that was imported is reused.
-pub(crate) const STAGE: &str = "imported";
 
 /// Checkpoints of a directory, in the order of their names.
 pub(crate) fn checkpoints(directory: &Path) -> Vec<PathBuf> {
@@ -98,7 +96,7 @@ pub(crate) fn import(
             seq: 1,
             status,
             verdict: None,
-            stage: STAGE.into(),
+            stage: Stage::Imported,
             finished_at_ns,
             outcome: canonical_json(&outcome(checkpoint, started_at_ns, finished_at_ns)),
             result: (status == Status::Success).then(|| canonical_json(&result(checkpoint))),
@@ -113,7 +111,7 @@ pub(crate) fn import(
                 seq: 1,
                 number: 1,
                 evaluator_sha256: evaluator.sha256.clone(),
-                status: "ok".into(),
+                status: Status::Success,
                 rows: canonical_json(&rows(checkpoint)),
                 outcome: "{}".into(),
             }));

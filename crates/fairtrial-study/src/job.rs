@@ -1,22 +1,23 @@
 //! One run: attempt after attempt, each recorded as it begins and as it ends, then its evaluation.
 
+mod answer;
+mod evaluate;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairtrial_exec::{Backend, Call, EngineError, Outcome};
+use fairtrial_exec::{Backend, Call};
 use num_bigint::BigInt;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::attempt::{self, Ended, Evaluated};
+use self::answer::{Answer, answer};
+use crate::attempt::{self, Ended};
 use crate::binding::Contract;
 use crate::canonical::canonical_json;
 use crate::clock::now_ns;
-use crate::evaluation;
 use crate::journal::{
-    Decision as DecisionRecord, Evaluation, Finish, Journal, JournalError, Past, Record, Start,
-    StartId, Status,
+    Decision as DecisionRecord, Finish, Journal, JournalError, Past, Record, Start, StartId, Status,
 };
-use crate::json_text::parse_value;
 use crate::plan::{Action, Decision, RunSpec};
 use crate::ready::{Actor, Evaluator, Ready};
 use crate::runner::Stop;
@@ -64,12 +65,12 @@ pub(crate) struct JobEnd {
 }
 
 impl JobEnd {
-    fn new(status: Status, tries: u32, evaluation: Option<&str>) -> Self {
+    fn new(status: Status, tries: u32, evaluation: Option<Status>) -> Self {
         Self {
             status,
             tries,
             was_short: false,
-            evaluation_failed: evaluation.is_some_and(|status| status != "ok"),
+            evaluation_failed: evaluation.is_some_and(|status| status != Status::Success),
         }
     }
 }
@@ -154,6 +155,20 @@ impl Job {
         decision: Decision,
         before: Option<Done>,
     ) -> Result<Done, Arc<JournalError>> {
+        self.begin(&tools, &decision, before).await?;
+        match self.evaluates {
+            Some(start) => self.evaluate_again(&mut tools, start).await,
+            None => self.run(&mut tools).await,
+        }
+    }
+
+    /// Records what is left of the job before, why this one is done, and its start.
+    async fn begin<B>(
+        &mut self,
+        tools: &Tools<B>,
+        decision: &Decision,
+        before: Option<Done>,
+    ) -> Result<(), Arc<JournalError>> {
         let (mut records, before) = match before {
             Some(done) => (done.records, Some(done.end)),
             None => (Vec::new(), None),
@@ -161,61 +176,62 @@ impl Job {
         records.push(Record::Decision(DecisionRecord {
             invocation: tools.invocation,
             run_id: self.run_id.clone(),
-            action: decision.action.name().into(),
+            action: decision.action.name(),
             reason: decision.reason.to_string(),
         }));
-        let evaluates = self.evaluates;
-        if evaluates.is_none() {
-            records.push(self.start(&tools));
+        if self.evaluates.is_none() {
+            records.push(self.start(tools));
         }
         commit(&tools.journal, records).await?;
         if let Some(end) = before {
             _ = tools.recorded.send(end); // who counts outlives the jobs
         }
-        if let Some(start) = evaluates {
-            return self.evaluate_again(&mut tools, start).await;
-        }
-        let terms = &self.agent.program.binding.terms;
-        let (retries, delay) = (terms.retries, terms.retry_delay);
-        let retry_on = terms.retry_on.clone();
-        let (mut tries, mut own_tries, mut engine_tries) = (0, u64::from(self.spent), 0);
+        Ok(())
+    }
+
+    /// Attempt after attempt, as long as another is due.
+    async fn run<B: Backend>(&mut self, tools: &mut Tools<B>) -> Result<Done, Arc<JournalError>> {
+        let delay = self.agent.program.binding.terms.retry_delay;
+        let mut tries = Tries::of(self);
         loop {
-            let ended = self.attempt(&mut tools).await;
+            let ended = self.attempt(tools).await;
             let finish = self.finish(&ended);
-            tries += 1;
-            own_tries += u64::from(ended.status.is_its_own());
-            engine_tries += u32::from(ended.status == Status::Lost);
-            let again = match ended.status {
-                Status::Lost => engine_tries < ENGINE_TRIES && !ended.is_final,
-                status => own_tries <= retries && retry_on.iter().any(|name| name == status.name()),
-            };
-            if again {
-                commit(&tools.journal, vec![finish]).await?;
-                if sleep(delay, &mut tools.stop).await {
-                    let start = self.start(&tools);
-                    commit(&tools.journal, vec![start]).await?;
-                    continue;
-                }
+            if !tries.leave_another(&ended) {
+                return Ok(self.conclude(tools, &ended, finish, tries.all).await);
+            }
+            commit(&tools.journal, vec![finish]).await?;
+            if !sleep(delay, &mut tools.stop).await {
                 return Ok(Done {
-                    end: JobEnd::new(ended.status, tries, None),
+                    end: JobEnd::new(ended.status, tries.all, None),
                     records: Vec::new(),
                 });
             }
-            let (mut records, mut evaluation) = (vec![finish], None);
-            if let (Some(result), Some(evaluator)) = (&ended.result, self.evaluator.clone()) {
-                // In the journal by the time that the evaluator has come to its end, whatever becomes of that.
-                tools.journal.append(std::mem::take(&mut records), |_| ());
-                let start = self.start_id;
-                let status = self
-                    .evaluate(&mut tools, &evaluator, start, &result.value, 1)
-                    .await;
-                evaluation = Some(status.0);
-                records.extend(status.1);
-            }
-            let mut end = JobEnd::new(ended.status, tries, evaluation.as_deref());
-            end.was_short = ended.wall.is_some_and(|wall| wall < SHORT);
-            return Ok(Done { end, records });
+            let start = self.start(tools);
+            commit(&tools.journal, vec![start]).await?;
         }
+    }
+
+    /// After the last attempt: its output is evaluated, if there is one and somebody who does.
+    async fn conclude<B: Backend>(
+        &self,
+        tools: &mut Tools<B>,
+        ended: &Ended,
+        finish: Record,
+        tries: u32,
+    ) -> Done {
+        let (mut records, mut evaluation) = (vec![finish], None);
+        if let (Some(result), Some(evaluator)) = (&ended.result, &self.evaluator) {
+            // In the journal by the time that the evaluator has come to its end, whatever becomes of that.
+            tools.journal.append(std::mem::take(&mut records), |_| ());
+            let (status, record) = self
+                .evaluate(tools, evaluator, self.start_id, &result.value, 1)
+                .await;
+            evaluation = Some(status);
+            records.extend(record);
+        }
+        let mut end = JobEnd::new(ended.status, tries, evaluation);
+        end.was_short = ended.wall.is_some_and(|wall| wall < SHORT);
+        Done { end, records }
     }
 
     /// The start of the next attempt, which is recorded before it begins.
@@ -239,14 +255,15 @@ impl Job {
     async fn attempt<B: Backend>(&mut self, tools: &mut Tools<B>) -> Ended {
         let call = self.call(self.attempts + 1);
         let ended = match answer(tools, call).await {
-            Answer::Came(outcome) => attempt::judge(
+            Answer::Came(outcome) | Answer::Stopped(Some(outcome)) => attempt::judge(
                 &outcome,
                 self.agent.is_command(),
                 self.agent.program.contract(),
                 &self.agent.program.secrets,
             ),
             Answer::Failed(error) => attempt::lost(&error, now_ns()),
-            Answer::Stopped { had_begun } => attempt::stopped(had_begun, now_ns()),
+            Answer::Stopped(None) => attempt::stopped(now_ns()),
+            Answer::Unbegun => attempt::skipped(now_ns()),
         };
         self.attempts += u32::from(ended.status.is_its_own());
         ended
@@ -281,7 +298,7 @@ impl Job {
             seq: self.starts,
             status: ended.status,
             verdict: ended.verdict.map(str::to_owned),
-            stage: ended.stage.into(),
+            stage: ended.stage,
             finished_at_ns: ended.finished_at_ns,
             outcome: ended.outcome.clone(),
             result: ended
@@ -293,120 +310,43 @@ impl Job {
             warnings: canonical_json(&Value::List(warnings.collect())),
         }))
     }
-
-    /// Evaluates an output. Tells how it went, and what to record of it: nothing if we stopped it.
-    async fn evaluate<B: Backend>(
-        &self,
-        tools: &mut Tools<B>,
-        evaluator: &Evaluator,
-        start: StartId,
-        result: &Value,
-        number: u32,
-    ) -> (String, Option<Record>) {
-        let program = &evaluator.actor.program;
-        let contract = program.contract();
-        let output = result.get("output").cloned().unwrap_or(Value::Null);
-        let input = evaluation::input(&output, self.value.clone(), contract);
-        let call = match contract {
-            Contract::Run => program.call(&input, self.seed),
-            Contract::Dre => {
-                program.dre_call([&input, &Value::Null, &Value::Null], true, self.seed)
-            }
-        };
-        let evaluated = match answer(tools, call).await {
-            Answer::Came(outcome) => attempt::judge_evaluation(
-                &outcome,
-                evaluator.actor.is_command(),
-                contract,
-                &program.secrets,
-            ),
-            Answer::Failed(error) => Evaluated {
-                status: Status::Lost.to_string(),
-                rows: Value::List(Vec::new()),
-                outcome: attempt::lost(&error, 0).outcome,
-            },
-            Answer::Stopped { .. } => return (Status::Cancelled.to_string(), None),
-        };
-        let record = Record::Evaluation(Evaluation {
-            start,
-            run_id: self.run_id.clone(),
-            seq: self.starts,
-            number,
-            evaluator_sha256: evaluator.sha256.clone(),
-            status: evaluated.status.clone(),
-            rows: canonical_json(&evaluated.rows),
-            outcome: evaluated.outcome,
-        });
-        (evaluated.status, Some(record))
-    }
-
-    /// The agent is not run again: its output is in the journal.
-    async fn evaluate_again<B: Backend>(
-        &self,
-        tools: &mut Tools<B>,
-        start: StartId,
-    ) -> Result<Done, Arc<JournalError>> {
-        let reader = tools.journal.reader().map_err(Arc::new)?;
-        let finish = reader.finish(start).map_err(Arc::new)?;
-        let before = reader.evaluation(start).map_err(Arc::new)?;
-        let result = finish.and_then(|finish| finish.result);
-        let result = result.ok_or_else(|| "it is gone".to_owned());
-        let result = result
-            .and_then(|text| parse_value("result", &text).map_err(|fault| fault.to_string()))
-            .map_err(|why| {
-                let run_id = &self.run_id;
-                // Whatever an evaluator would say of nothing would count as this run's.
-                Arc::new(reader.damaged(format!("the result of {run_id} cannot be read: {why}")))
-            })?;
-        drop(reader);
-        let number = before.map_or(1, |row| row.number + 1);
-        let (status, record) = match &self.evaluator {
-            None => (None, None),
-            Some(evaluator) => {
-                let (status, record) = self
-                    .evaluate(tools, evaluator, start, &result, number)
-                    .await;
-                (Some(status), record)
-            }
-        };
-        Ok(Done {
-            end: JobEnd::new(Status::Success, 1, status.as_deref()),
-            records: record.into_iter().collect(),
-        })
-    }
 }
 
-enum Answer {
-    Came(Box<Outcome>),
-    Failed(EngineError),
-    /// By us.
-    Stopped {
-        had_begun: bool,
-    },
+/// Attempts of a job, counted by whom they are charged to (ST-49, ST-50).
+struct Tries {
+    all: u32,
+    /// Those that ended of their own, with those of earlier invocations that count.
+    own: u64,
+    /// Those that the engine lost.
+    lost: u32,
+    retries: u64,
+    retry_on: Vec<String>,
 }
 
-/// Runs a call, unless it is stopped; then it has its grace to end.
-async fn answer<B: Backend>(tools: &mut Tools<B>, mut call: Call) -> Answer {
-    call.cancel_grace = tools.grace;
-    let beginning = call.beginning.clone();
-    let cancelled = async {
-        // An error is that nobody can stop us any more.
-        if tools
-            .stop
-            .wait_for(|stop| *stop == Stop::Cancel)
-            .await
-            .is_err()
-        {
-            std::future::pending::<()>().await;
+impl Tries {
+    fn of(job: &Job) -> Self {
+        let terms = &job.agent.program.binding.terms;
+        Self {
+            all: 0,
+            own: job.spent.into(),
+            lost: 0,
+            retries: terms.retries,
+            retry_on: terms.retry_on.clone(),
         }
-    };
-    tokio::select! {
-        biased;
-        answer = tools.backend.execute(call) => match answer {
-            Ok(outcome) => Answer::Came(Box::new(outcome)),
-            Err(error) => Answer::Failed(error),
-        },
-        () = cancelled => Answer::Stopped { had_begun: beginning.is_past() },
+    }
+
+    /// Counts one that ended; whether another is due.
+    fn leave_another(&mut self, ended: &Ended) -> bool {
+        self.all += 1;
+        self.own += u64::from(ended.status.is_its_own());
+        self.lost += u32::from(ended.status == Status::Lost);
+        match ended.status {
+            Status::Lost => self.lost < ENGINE_TRIES && !ended.is_final,
+            status => {
+                let is_named = self.retry_on.iter().any(|name| name == status.name());
+                is_named && self.own <= self.retries
+            }
+        }
     }
 }
 

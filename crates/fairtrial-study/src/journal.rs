@@ -16,15 +16,16 @@ mod write;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use history::{History, Past, RunKey};
+pub use history::{History, Past};
 pub use lock::Holder;
 pub(crate) use lock::Lock;
-pub use read::{EvaluationRow, FinishRow, InvocationRow, Reader, StartRow};
-pub use record::{Decision, Evaluation, Finish, Invocation, Record, Start, StartId, Status};
-pub use write::{Journal, Meta};
+pub use read::{PastInvocation, Reader};
+pub(crate) use record::{Decision, Record};
+pub use record::{Evaluation, Finish, Invocation, Stage, Start, StartId, Status};
+pub(crate) use write::{Journal, Meta};
 
 /// The name of the record in a study's directory.
-pub const FILE_NAME: &str = "journal.sqlite";
+pub(crate) const FILE_NAME: &str = "journal.sqlite";
 const LOCK_NAME: &str = "journal.lock";
 
 /// Why a journal cannot be used.

@@ -22,7 +22,7 @@ mod host;
 mod identity;
 mod import;
 mod job;
-pub mod journal;
+mod journal;
 mod json_out;
 mod load;
 mod outputs;
@@ -68,6 +68,10 @@ pub use fault::{Fault, Invalid, Place};
 pub use format::Format;
 pub use host::{HostBinding, HostBindings, HostFunction, HostPacket, plain_data};
 pub use identity::{Aspect, Change};
+pub use journal::{
+    Evaluation, Finish, History, Holder, Invocation, JournalError, Past, PastInvocation,
+    Reader as JournalReader, Stage, Start, StartId, Status,
+};
 pub use moment::Moment;
 pub use plan::{
     Action, Coverage, Decide, Decision, Fresh, Picker, Plan, Reason, RunId, RunSpec, Share, Survey,
@@ -79,7 +83,7 @@ pub use ready::Ready;
 pub use recorded::{Changed, Recorded, Rescore, Wishes};
 pub use report::Report;
 pub use run_record::RunRecord;
-pub use runner::{End, Site, Stop, Tally, run};
+pub use runner::{End, Stop, Tally};
 pub use seal::{named_output_dir, note_files, verify};
 pub use standing::{Failure, Standing};
 pub use study::{

@@ -11,6 +11,8 @@ use crate::execute::Request;
 use crate::format::Format;
 use crate::journal::{History, Journal, Reader};
 use crate::plan::Plan;
+use crate::ready::Ready;
+use crate::seal;
 use crate::tables::{Export, ExportError, ExportOptions};
 use crate::value::Value;
 
@@ -81,6 +83,11 @@ impl Outputs {
             options: &options,
         };
         export.write(&self.directory)
+    }
+
+    /// Writes what they were made of, and their hashes (ST-78).
+    pub(crate) fn seal(&self, ready: &Ready, reader: &Reader) -> Result<(), ExportError> {
+        seal::write(&self.plan, ready, reader, &self.directory, &self.formats)
     }
 
     /// Writes the tables as they stand while runs go on. They mention nothing that a dying machine could forget (ST-60).

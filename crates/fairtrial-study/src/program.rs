@@ -299,27 +299,37 @@ pub(crate) fn to_data(value: &Value) -> Data {
 }
 
 /// The files that globs name, with their hashes, in order; each once.
-pub(crate) fn hashed_files(
-    globs: &[String],
-    directory: &Path,
-) -> Result<Value, (PathBuf, std::io::Error)> {
+pub(crate) fn hashed_files(globs: &[String], directory: &Path) -> Result<Value, Unreadable> {
     let mut found = BTreeMap::new();
     for pattern in globs {
-        let place = glob::Pattern::escape(&directory.display().to_string());
-        let whole = format!("{place}/{pattern}");
-        let invalid = |error| (PathBuf::from(pattern), std::io::Error::other(error));
-        for path in glob::glob(&whole).map_err(|error| invalid(error.to_string()))? {
-            let path = path.map_err(|error| (error.path().to_owned(), error.into()))?;
-            if path.is_file() {
-                let hash = file_sha256(&path).map_err(|error| (path.clone(), error))?;
-                let name = path.strip_prefix(directory).unwrap_or(&path);
-                let hash = hash.unwrap_or_default(); // gone since it was found
-                found.insert(name.display().to_string(), Value::Text(hash));
-            }
+        for path in matching(pattern, directory)? {
+            let path = path?;
+            let hash = file_sha256(&path).map_err(|error| (path.clone(), error))?;
+            let name = path.strip_prefix(directory).unwrap_or(&path);
+            let hash = hash.unwrap_or_default(); // gone since it was found
+            found.insert(name.display().to_string(), Value::Text(hash));
         }
     }
     Ok(Value::map(found))
 }
+
+/// The files that a glob names, from a directory.
+pub(crate) fn matching(
+    pattern: &str,
+    directory: &Path,
+) -> Result<impl Iterator<Item = Result<PathBuf, Unreadable>>, Unreadable> {
+    let place = glob::Pattern::escape(&directory.display().to_string());
+    let paths = glob::glob(&format!("{place}/{pattern}")).map_err(|error| {
+        let at = error.pos.saturating_sub(place.chars().count() + 1);
+        let problem = format!("it is no pattern: at {at}: {}", error.msg);
+        (PathBuf::from(pattern), std::io::Error::other(problem))
+    })?;
+    let paths = paths.map(|path| path.map_err(|error| (error.path().to_owned(), error.into())));
+    Ok(paths.filter(|path| path.as_ref().map_or(true, |path| path.is_file())))
+}
+
+/// What could not be read, and why.
+pub(crate) type Unreadable = (PathBuf, std::io::Error);
 
 /// What a call finds in its environment, and the values that came from the caller's.
 fn environment(binding: &Binding) -> (BTreeMap<OsString, Option<OsString>>, Vec<String>) {

@@ -3,8 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::identity::{Aspect, Change};
-use crate::import;
-use crate::journal::{History, JournalError, Past, Reader, Status};
+use crate::journal::{History, JournalError, Past, Reader, Stage, Status};
 use crate::plan::{Action, Decide, Decision, Plan, Reason, RunSpec, Survey};
 use crate::ready::Ready;
 
@@ -74,7 +73,7 @@ impl<'r> Recorded<'r> {
             ready,
             wishes,
             accepted: reader.accepted()?.into_iter().collect(), // of several the last
-            has_imports: reader.first_stage()?.as_deref() == Some(import::STAGE),
+            has_imports: reader.first_stage()? == Some(Stage::Imported),
         })
     }
 
@@ -136,7 +135,7 @@ impl<'r> Recorded<'r> {
         }
         if self.has_imports {
             let finish = self.reader.finish(start)?;
-            if finish.is_some_and(|finish| finish.stage == import::STAGE) {
+            if finish.is_some_and(|finish| finish.stage == Stage::Imported) {
                 return decision(Action::Reuse, Reason::Imported);
             }
         }
@@ -209,7 +208,7 @@ impl<'r> Recorded<'r> {
             return Ok(false);
         };
         let finish = self.reader.finish(start)?;
-        Ok(finish.is_some_and(|finish| finish.stage == "setup"))
+        Ok(finish.is_some_and(|finish| finish.stage == Stage::Setup))
     }
 
     /// Why a success has to be evaluated, if it has.
@@ -222,7 +221,7 @@ impl<'r> Recorded<'r> {
         Ok(match self.reader.evaluation(start)? {
             None => Some(Reason::NotEvaluated),
             Some(row) if row.evaluator_sha256 != evaluator.sha256 => Some(Reason::EvaluatorChanged),
-            Some(row) if row.status != "ok" => Some(Reason::EvaluationFailed),
+            Some(row) if row.status != Status::Success => Some(Reason::EvaluationFailed),
             Some(_) => None,
         })
     }

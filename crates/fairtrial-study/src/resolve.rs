@@ -5,18 +5,42 @@ mod python_names;
 use std::path::Path;
 
 use crate::binding::{Binding, EntryPoint};
-use crate::fault::{Fault, Findings, Invalid, short, suggestion};
-use crate::program::is_path;
+use crate::fault::{Fault, Findings, Invalid, Place, short, suggestion};
+use crate::plan::Plan;
+use crate::program::{is_path, matching};
 use crate::study::Study;
 
 use python_names::{Names, ReadError, names_of};
 
+impl Plan<'_> {
+    /// The plan of a study all of whose programs are there; with all that is wrong with either, and all that is odd.
+    pub fn resolved(study: Study) -> Result<Plan<'static>, Invalid> {
+        match (study.resolve_bindings(), Plan::own(study, None)) {
+            (Ok(odd), Ok(mut plan)) => {
+                plan.warnings.extend(odd);
+                plan.warnings.sort_by(|a, b| a.place.cmp(&b.place));
+                Ok(plan)
+            }
+            (resolved, planned) => {
+                let found = resolved.err().into_iter().chain(planned.err());
+                let mut faults: Vec<Fault> = found.flat_map(|invalid| invalid.faults).collect();
+                faults.sort_by(|a, b| a.place.cmp(&b.place));
+                Err(Invalid { faults })
+            }
+        }
+    }
+}
+
 impl Study {
-    /// Looks up every binding and format; an error names all that lead nowhere.
-    pub fn resolve_bindings(&self) -> Result<(), Invalid> {
+    /// Looks up every binding and format; an error names all that lead nowhere. Tells what is odd.
+    pub fn resolve_bindings(&self) -> Result<Vec<Fault>, Invalid> {
         let mut findings = Findings::default();
         for binding in self.all_bindings() {
             self.look_up(binding, &mut findings);
+            self.look_for(&binding.terms.files, &binding.place, &mut findings);
+        }
+        for (_, packet) in self.bindings.problems.iter().flatten() {
+            self.look_for(&packet.files, &packet.place, &mut findings);
         }
         let absent = self
             .export
@@ -27,7 +51,7 @@ impl Study {
             let hint = format!("build it with `--features {format}`, or leave the format out");
             findings.fault(place, "not_built_in", message, hint);
         }
-        findings.settle().map(|_: Vec<Fault>| ())
+        findings.settle()
     }
 
     fn all_bindings(&self) -> impl Iterator<Item = &Binding> {
@@ -87,6 +111,26 @@ impl Study {
                 message,
                 "name one that is there",
             );
+        }
+    }
+
+    /// What `files` name belongs to the identity of runs: a slip of the pen would leave it out without a word.
+    fn look_for(&self, globs: &[String], place: &Place, findings: &mut Findings) {
+        for glob in globs {
+            let found = matching(glob, &self.directory).map(|mut found| found.next());
+            match found {
+                Ok(Some(Ok(_))) => {}
+                Ok(None) => {
+                    let message = format!("`files` names `{}`, and there is none", short(glob));
+                    let hint = "patterns are relative to the study file";
+                    findings.warn(place, "no_files", message, hint);
+                }
+                Ok(Some(Err((path, error)))) | Err((path, error)) => {
+                    let path = path.display().to_string();
+                    let message = format!("`files`: `{}`: {error}", short(&path));
+                    findings.fault(place, "files", message, "");
+                }
+            }
         }
     }
 

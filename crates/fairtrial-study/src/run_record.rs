@@ -7,7 +7,7 @@ use crate::clock::{Precision, time_text};
 use crate::compat::Compat;
 use crate::describe::{self, recorded_problem};
 use crate::fault::Fault;
-use crate::journal::{EvaluationRow, FinishRow, History, JournalError, Reader, StartRow, Status};
+use crate::journal::{Evaluation, Finish, History, JournalError, Reader, Start, Status};
 use crate::json_text::parse_value;
 use crate::plan::{Plan, RunSpec};
 use crate::result::number_of;
@@ -49,14 +49,14 @@ pub struct RunRecord {
     pub started_at_ns: i64,
     /// When it ended.
     pub finished_at_ns: i64,
-    /// `none`, `ok`, or how its evaluation failed.
-    pub evaluation_status: String,
+    /// How its evaluation ended, if there was one.
+    pub evaluation: Option<Status>,
     /// Attempts that ended of their own.
     pub attempts: u32,
     /// As recorded.
-    pub start: StartRow,
+    pub start: Start,
     /// As recorded.
-    pub finish: FinishRow,
+    pub finish: Finish,
     /// What is kept of the engine's outcome.
     pub outcome: Value,
     /// What is kept of the evaluation's outcome; null without one.
@@ -95,9 +95,9 @@ impl RunRecord {
         plan: &Plan<'_>,
         run: &RunSpec<'_>,
         attempts: u32,
-        start: StartRow,
-        finish: FinishRow,
-        evaluation: Option<EvaluationRow>,
+        start: Start,
+        finish: Finish,
+        evaluation: Option<Evaluation>,
     ) -> Result<Self, Fault> {
         let json = |text: &str| parse_value("journal", text);
         let result = finish.result.as_deref().map_or(Ok(Value::Null), json)?;
@@ -114,9 +114,9 @@ impl RunRecord {
             .and_then(|metrics| metrics.get("wall_s"))
             .and_then(Value::as_number)
             .unwrap_or(0.0);
-        let (evaluation_status, rows, evaluation_outcome) = match &evaluation {
-            None => ("none".to_owned(), Value::Null, Value::Null),
-            Some(row) => (row.status.clone(), json(&row.rows)?, json(&row.outcome)?),
+        let (rows, evaluation_outcome) = match &evaluation {
+            None => (Value::Null, Value::Null),
+            Some(row) => (json(&row.rows)?, json(&row.outcome)?),
         };
         let started_at_ns = at("started_at_ns").unwrap_or(start.started_at_ns);
         let finished_at_ns = at("finished_at_ns").unwrap_or(finish.finished_at_ns);
@@ -133,7 +133,7 @@ impl RunRecord {
             latency_s,
             started_at_ns,
             finished_at_ns,
-            evaluation_status,
+            evaluation: evaluation.map(|row| row.status),
             attempts,
             start,
             finish,
@@ -274,7 +274,7 @@ impl RunRecord {
             .evaluations
             .first()
             .and_then(|row| row.get("metric_value"));
-        let primary = match is_dre || self.evaluation_status == "none" {
+        let primary = match is_dre || self.evaluation.is_none() {
             true => own.or(scored),
             false => scored,
         };
@@ -288,11 +288,17 @@ impl RunRecord {
 
     /// Why its evaluation failed; none if there was none, or it went well.
     pub(crate) fn evaluation_error(&self) -> Option<String> {
-        if matches!(self.evaluation_status.as_str(), "none" | "ok") {
-            return None;
-        }
+        let status = self
+            .evaluation
+            .filter(|status| *status != Status::Success)?;
         let (kind, message) = error_parts(&self.evaluation_outcome);
-        Some(error_text(&kind, &message, &self.evaluation_status))
+        Some(error_text(&kind, &message, status.name()))
+    }
+
+    /// `none`, `ok`, or how its evaluation failed.
+    #[must_use]
+    pub fn evaluation_name(&self) -> &'static str {
+        self.evaluation.map_or("none", Status::evaluation_name)
     }
 
     /// What ended it: the engine's verdict, or, where that is `ok` and the run failed for all that, its error or stage.
@@ -303,7 +309,7 @@ impl RunRecord {
             }
             _ => match error_parts(&self.outcome) {
                 (kind, _) if !kind.is_empty() => kind,
-                _ => self.finish.stage.clone(),
+                _ => self.finish.stage.name().to_owned(),
             },
         }
     }

@@ -18,7 +18,7 @@ use crate::study::{FailurePolicy, FailureTrigger};
 const AHEAD: usize = 4;
 
 /// Whether runs go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stop {
     /// They do.
     No,
@@ -26,6 +26,9 @@ pub enum Stop {
     Drain,
     /// None starts any more; those that run are stopped, and recorded as cancelled.
     Cancel,
+    /// As well, and tables are not written. Whoever says so also ends the backend, which else waits for the grace of those
+    /// that run (ST-55).
+    Now,
 }
 
 /// Why the loop ended.
@@ -96,7 +99,7 @@ impl Tally {
 }
 
 /// Runs what is to be run. `told` hears of every end; `stop` is watched throughout.
-pub async fn run<B: Backend + 'static>(
+pub(crate) async fn run<B: Backend + 'static>(
     site: &Site<'_, B>,
     mut stop: watch::Receiver<Stop>,
     mut told: impl FnMut(&Tally),
@@ -208,7 +211,7 @@ fn strikes(policy: &FailurePolicy, tally: &Tally) -> bool {
 }
 
 /// Everything the loop works with.
-pub struct Site<'s, B> {
+pub(crate) struct Site<'s, B> {
     /// What is planned.
     pub plan: &'s Plan<'s>,
     /// Its programs.

@@ -10,7 +10,7 @@ use crate::canonical::{canonical_json, sha256_hex};
 use crate::clock::{Precision, time_text};
 use crate::files::{file_sha256, is_same, write_whole};
 use crate::format::Format;
-use crate::journal::{InvocationRow, JournalError, Reader};
+use crate::journal::{JournalError, PastInvocation, Reader};
 use crate::json_out::pretty_strict;
 use crate::json_text::parse_value;
 use crate::plan::Plan;
@@ -143,25 +143,26 @@ fn sealed(
     ]))
 }
 
-fn invocation(row: &InvocationRow) -> Value {
+fn invocation(row: &PastInvocation) -> Value {
+    let begun = &row.begun;
     let time = |ns| Value::Text(time_text(ns, Precision::Microseconds));
     let (ended, reason) = match &row.end {
         Some((at, reason)) => (time(*at), Value::text(reason)),
         None => (Value::Null, Value::Null),
     };
     Value::map([
-        ("started_at", time(row.started_at_ns)),
+        ("started_at", time(begun.started_at_ns)),
         ("ended_at", ended),
         ("reason", reason),
-        ("host", Value::text(&row.host)),
-        ("pid", Value::Int(BigInt::from(row.pid))),
-        ("workers", Value::Int(BigInt::from(row.workers))),
-        ("backend", Value::text(&row.backend)),
+        ("host", Value::text(&begun.host)),
+        ("pid", Value::Int(BigInt::from(begun.pid))),
+        ("workers", Value::Int(BigInt::from(begun.workers))),
+        ("backend", Value::text(&begun.backend)),
         (
             "argv",
-            parse_value("argv", &row.argv).unwrap_or(Value::Null),
+            parse_value("argv", &begun.argv).unwrap_or(Value::Null),
         ),
-        ("study_sha256", Value::text(&row.study_sha256)),
+        ("study_sha256", Value::text(&begun.study_sha256)),
     ])
 }
 

@@ -48,9 +48,9 @@ pub struct Failure {
     /// Its problem; none when standalone.
     pub problem_id: Option<String>,
     /// How it, or its evaluation, ended.
-    pub status: String,
+    pub status: &'static str,
     /// Where: as in tables, or `evaluation`.
-    pub stage: String,
+    pub stage: &'static str,
     /// The type of its error.
     pub error_type: String,
     /// The first line of what the error says.
@@ -123,7 +123,7 @@ impl UnderWay {
         }
         let last = reader.invocations()?.pop();
         let current = last.filter(|last| last.end.is_none());
-        Ok(Self(current.map(|current| current.id)))
+        Ok(Self(current.map(|current| current.begun.id)))
     }
 
     /// Whether a run's last start is one of these. Starts without an end are few: no more than were ever under way.
@@ -178,10 +178,11 @@ fn failure(
     run: &RunSpec<'_>,
 ) -> Result<Option<Failure>, JournalError> {
     let finish = reader.finish(start)?;
-    Ok(finish.map(|finish| {
-        let status = finish.status.name();
-        Failure::new(run, status, &finish.stage, &finish.outcome)
-    }))
+    let failure = finish.map(|finish| {
+        let (status, stage) = (finish.status.name(), finish.stage.name());
+        Failure::new(reader, run, status, stage, &finish.outcome)
+    });
+    failure.transpose()
 }
 
 fn evaluation_failure(
@@ -190,22 +191,33 @@ fn evaluation_failure(
     run: &RunSpec<'_>,
 ) -> Result<Option<Failure>, JournalError> {
     let evaluation = reader.evaluation(start)?;
-    Ok(evaluation.map(|row| Failure::new(run, &row.status, "evaluation", &row.outcome)))
+    let failure = evaluation
+        .map(|row| Failure::new(reader, run, row.status.name(), "evaluation", &row.outcome));
+    failure.transpose()
 }
 
 impl Failure {
-    fn new(run: &RunSpec<'_>, status: &str, stage: &str, outcome: &str) -> Self {
-        let outcome = parse_value("outcome", outcome).unwrap_or(Value::Null);
+    fn new(
+        reader: &Reader,
+        run: &RunSpec<'_>,
+        status: &'static str,
+        stage: &'static str,
+        outcome: &str,
+    ) -> Result<Self, JournalError> {
+        let outcome = parse_value("journal", outcome).map_err(|fault| {
+            let run_id = &run.run_id;
+            reader.damaged(format!("what it holds of {run_id} cannot be read: {fault}"))
+        })?;
         let (error_type, message) = error_parts(&outcome);
-        Self {
+        Ok(Self {
             run_id: run.run_id.to_string(),
             agent_id: named(run.agent_id()),
             problem_id: named(run.problem_id()),
-            status: status.to_owned(),
-            stage: stage.to_owned(),
+            status,
+            stage,
             error_type,
             message: message.lines().next().unwrap_or_default().to_owned(),
-        }
+        })
     }
 
     /// `"<Type>: <message>"`, or what there is of it.

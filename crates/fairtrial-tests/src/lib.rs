@@ -9,6 +9,7 @@ mod launcher;
 mod note;
 mod processes;
 mod shell;
+mod stand_in;
 mod story;
 
 pub use alone::{anonymous_bytes, is_alone, is_alone_with, stress};
@@ -19,4 +20,5 @@ pub use launcher::{Launcher, program};
 pub use note::note;
 pub use processes::Process;
 pub use shell::Shell;
+pub use stand_in::StandIn;
 pub use story::{PATIENCE, Story, arguments, json};

@@ -66,3 +66,25 @@ def test_a_stuck_case_of_a_worker_is_named_too(suite):
     ran = suite.write(test_stuck=STUCK).run("-n", "1", case_timeout_s=0.5)
     assert [line["id"] for line in ran.events("stuck")] == ["test_stuck.py::test_stuck"]
     assert ran.statuses()["test_stuck.py::test_first"] == "passed"
+
+
+AT_THE_LIMIT = """
+    import time
+    import pytest
+
+    @pytest.fixture
+    def around():
+        yield
+        time.sleep(0.001)
+
+    @pytest.mark.parametrize("n", range(100))
+    def test_close(n, around):
+        time.sleep(0.0195 + (n % 10) / 10_000)
+"""
+
+
+def test_cases_that_end_as_their_time_does_pass_or_time_out(suite):
+    ran = suite.write(test_close=AT_THE_LIMIT).run(case_timeout_s=0.02)
+    assert set(ran.statuses().values()) <= {"passed", "timed_out"}, ran.text
+    assert len(ran.cases) == 100 and ran.lines[-1]["event"] == "finish", ran.text
+    assert not ran.events("internal_error") and not ran.events("stuck")

@@ -60,7 +60,8 @@ impl Output {
 /// ```
 /// use fairtrial_candidates::cases::{Output, OutputReader, Paths};
 ///
-/// let mut reader = OutputReader::new(&Paths::new([("/slot/1", "/repo")]));
+/// let paths = Paths::new([("/slot/1", "/repo")]);
+/// let mut reader = OutputReader::new(&paths);
 /// reader.push(b"in /slo");
 /// reader.push(b"t/1/a.py");
 /// let output = reader.finish();

@@ -33,6 +33,8 @@ MOST_SOURCE_CHARACTERS = 16 << 10
 MOST_ERROR_LINES = 40
 MOST_ERROR_CHARACTERS = 16 << 10
 SIGNAL = signal.SIGRTMAX - 3
+GRACE_S = 5.0  # machines stall for seconds
+MACHINERY = ("_pytest", "pluggy", "contextlib", "functools", "warnings", __name__)
 
 VALUES = pytest.StashKey()
 
@@ -292,6 +294,8 @@ class Runner:
         if self.watchdog:
             self.watchdog.begin(item.nodeid)
         yield
+        if self.watchdog:
+            self.watchdog.disarm()  # the exception may have struck where that is done
 
     # Innermost, and around phases only: whatever is raised there is the case's failure, never pytest's.
     @pytest.hookimpl(hookwrapper=True, trylast=True)
@@ -332,8 +336,8 @@ class Runner:
         return [text(place), source]
 
 
-class CaseTimedOut(BaseException):
-    """A case took too long. No `Exception`: code under test catches those."""
+class CaseTimedOut(pytest.fail.Exception):
+    """A case took too long. No `Exception`, which code under test catches, but a kind that pytest's teardown does."""
 
 
 class Watchdog:
@@ -341,7 +345,7 @@ class Watchdog:
 
     def __init__(self, limit_s, lines):
         self.limit_s = limit_s
-        self.grace_s = max(1.0, min(limit_s, 5.0))
+        self.grace_s = GRACE_S
         self.lines = lines
         self.now = time.monotonic
         self.exit = os._exit
@@ -349,7 +353,8 @@ class Watchdog:
         self.case = None
         self.case_ends = None
         self.deadline = None
-        self.expired = False
+        self.turn = 0
+        self.expired = self.raised = False
         self.main = threading.main_thread().ident
         self.signals = threading.current_thread() is threading.main_thread()
         if self.signals:
@@ -363,7 +368,8 @@ class Watchdog:
 
     def arm(self):
         with self.changed:
-            self.expired = False
+            self.turn += 1
+            self.expired = self.raised = False
             self.deadline = self.case_ends
             self.changed.notify()
 
@@ -373,7 +379,11 @@ class Watchdog:
             self.changed.notify()
 
     def on_signal(self, number, frame):
-        if self.deadline is not None and self.expired:
+        if self.deadline is None or not self.expired or self.raised:
+            return
+        # Not inside pytest's own work, which would be left half done: the signal comes again.
+        if frame is None or frame.f_globals.get("__name__", "").split(".")[0] not in MACHINERY:
+            self.raised = True
             raise CaseTimedOut("the case took longer than %g s" % self.limit_s)
 
     def watch(self):
@@ -385,22 +395,23 @@ class Watchdog:
                 elif not self.passed(deadline):
                     self.changed.wait(deadline - self.now())
                 else:
-                    self.interrupt(deadline)
+                    self.interrupt(self.turn)
 
     def passed(self, deadline):
         return self.now() >= deadline
 
-    def interrupt(self, deadline):
+    def interrupt(self, turn):
+        """Asks until the exception is raised; then waits until the phase is over, or ends the process."""
         stacks = stacks_of_all()
         self.expired = True
-        if self.signals:
-            self.kill(self.main, SIGNAL)
-        end = deadline + self.grace_s
-        while self.deadline == deadline:
+        end = self.now() + self.grace_s
+        while self.deadline is not None and self.turn == turn:
             if self.passed(end):
                 self.lines.write("stuck", id=text(self.case), error=last_lines(stacks))
                 self.exit(1)
-            self.changed.wait(end - self.now())
+            if self.signals and not self.raised:
+                self.kill(self.main, SIGNAL)
+            self.changed.wait(0.02)
 
 
 def stacks_of_all():

@@ -22,7 +22,7 @@ use super::standing;
 use super::telling::Audience;
 use crate::evaluation::EvaluationReport;
 use crate::search::{
-    self, BadServer, CommandProposer, CommandTerms, HttpProposer, Proposer, Search,
+    self, BadServer, Callable, CommandProposer, CommandTerms, HttpProposer, Proposer, Search,
 };
 use crate::spec::{self, Spec};
 use crate::stage::Terms;
@@ -38,6 +38,8 @@ pub struct Evaluator {
     pub(super) node: String,
     /// How an engine is set up.
     config: LocalConfig,
+    /// Who proposes instead of whom the file names.
+    function: Option<Arc<Callable>>,
 }
 
 impl Evaluator {
@@ -67,7 +69,15 @@ impl Evaluator {
             host_env,
             node,
             config: own,
+            function: None,
         })
+    }
+
+    /// Has a function of the caller's asked for candidates, whomever the file names.
+    #[must_use]
+    pub fn with_proposer(mut self, function: Callable) -> Self {
+        self.function = Some(Arc::new(function));
+        self
     }
 
     /// Who runs its commands: to be shut down by whoever made it.
@@ -146,6 +156,7 @@ impl Evaluator {
         course.recall().await?;
         course.run().await?;
         course.asking.close().await;
+        course.scene.look_at_the_tree();
         let mut report = standing::report(&self.spec, &course)?;
         write_report(&places.output, &report)?;
         // What is found out stays, whatever becomes of this.
@@ -166,39 +177,7 @@ impl Evaluator {
         races: bool,
         output: &Path,
     ) -> Result<(Asking, Search), EvaluateError> {
-        let proposer = match self
-            .spec
-            .search
-            .as_ref()
-            .and_then(|search| search.proposer.as_ref())
-        {
-            None => None,
-            Some(spec::Proposer::Command(command)) => {
-                let mut config = self.config.clone();
-                config.max_workers = 1;
-                let terms = CommandTerms {
-                    cwd: self
-                        .spec
-                        .places
-                        .directory()
-                        .unwrap_or(Path::new("/"))
-                        .to_owned(),
-                    env: self.host_env.clone(),
-                    log: output.join("proposer.log"),
-                };
-                let backend = Arc::new(LocalBackend::new(config));
-                Some(Proposer::Command(CommandProposer::new(
-                    backend,
-                    command.settings(),
-                    terms,
-                )))
-            }
-            Some(spec::Proposer::Http(server)) => {
-                let server = HttpProposer::new(server.settings(), &self.host_env);
-                let bad = |problem: BadServer| spec_fault(&self.spec, &problem);
-                Some(Proposer::Http(server.map_err(bad)?))
-            }
-        };
+        let proposer = self.proposer(output)?;
         let settings = self
             .spec
             .search
@@ -219,6 +198,42 @@ impl Evaluator {
         let search = Search::replay(settings, terms, scene.past.search.iter().cloned());
         let asking = proposer.map_or_else(Asking::default, |proposer| Asking::new(proposer, wall));
         Ok((asking, search))
+    }
+
+    fn proposer(&self, output: &Path) -> Result<Option<Proposer>, EvaluateError> {
+        let named = self
+            .spec
+            .search
+            .as_ref()
+            .and_then(|search| search.proposer.as_ref());
+        Ok(match (&self.function, named) {
+            (Some(function), _) => {
+                let function = Arc::clone(function);
+                let ask = move |request| function(request);
+                Some(Proposer::Callable(Box::new(ask)))
+            }
+            (None, None) => None,
+            (None, Some(spec::Proposer::Command(command))) => {
+                let mut config = self.config.clone();
+                config.max_workers = 1;
+                let terms = CommandTerms {
+                    cwd: self.spec.places.directory().to_owned(),
+                    env: self.host_env.clone(),
+                    log: output.join("proposer.log"),
+                };
+                let backend = Arc::new(LocalBackend::new(config));
+                Some(Proposer::Command(CommandProposer::new(
+                    backend,
+                    command.settings(),
+                    terms,
+                )))
+            }
+            (None, Some(spec::Proposer::Http(server))) => {
+                let server = HttpProposer::new(server.settings(), &self.host_env);
+                let bad = |problem: BadServer| spec_fault(&self.spec, &problem);
+                Some(Proposer::Http(server.map_err(bad)?))
+            }
+        })
     }
 }
 

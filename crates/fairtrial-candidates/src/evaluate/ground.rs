@@ -5,14 +5,17 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fairtrial_exec::{
     Backend, Call, ChangeKind, DEFAULT_OUTPUT_BYTES, EngineError, FrozenTree, Level, Limits,
     LocalBackend, Outcome, Sandbox, Shared, SharedMode, Upper, Workspace, WorkspaceNamespace,
+    remove_tree,
 };
 
 use super::git::below;
@@ -92,6 +95,8 @@ pub(crate) struct Ground {
     /// What every command finds, besides what it is told by itself.
     pub(crate) env: BTreeMap<OsString, OsString>,
     pub(crate) upper_bytes: u64,
+    /// Where changes go, each command's into a directory of its own; none if they go into memory.
+    pub(crate) uppers: Option<PathBuf>,
     pub(crate) kind: Kind,
     pub(crate) backend: Arc<LocalBackend>,
 }
@@ -111,6 +116,33 @@ pub(crate) struct Ran {
     pub(crate) outcome: Outcome,
     /// Where it ran, if that was a copy: held until it has been looked at.
     slot: Option<HeldSlot>,
+    /// Where its changes are, if that is on disk: likewise.
+    _upper: Option<DiskUpper>,
+}
+
+/// A directory that goes when nobody looks at it any more.
+#[derive(Debug)]
+struct DiskUpper(PathBuf);
+
+impl DiskUpper {
+    fn make(above: &Path) -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let place = above.join(format!("upper-{number:012}"));
+        fs::create_dir(&place)?;
+        Ok(Self(place))
+    }
+}
+
+impl Drop for DiskUpper {
+    fn drop(&mut self) {
+        let place = std::mem::take(&mut self.0);
+        let remove = move || drop(remove_tree(&place)); // else it goes with the evaluation
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(remove)),
+            Err(_) => remove(),
+        }
+    }
 }
 
 impl Ran {
@@ -208,9 +240,16 @@ impl Ground {
             }
             _ => None,
         };
+        let upper = match (&self.uppers, &slot, &errand.kept_in) {
+            (Some(above), None, None) => {
+                let made = DiskUpper::make(above);
+                Some(made.map_err(EngineError::io("making room for changes"))?)
+            }
+            _ => None,
+        };
         let call = match &slot {
             Some(slot) => self.call_in(slot, errand),
-            None => self.call_on(tree, errand),
+            None => self.call_on(tree, errand, upper.as_ref().map(|upper| upper.0.as_path())),
         };
         let outcome = match &errand.log {
             None => self.backend.execute(call).await?,
@@ -221,7 +260,11 @@ impl Ground {
                 outcome?
             }
         };
-        Ok(Ran { outcome, slot })
+        Ok(Ran {
+            outcome,
+            slot,
+            _upper: upper,
+        })
     }
 
     /// Whether a command can be given processors: not without any confinement.
@@ -230,15 +273,15 @@ impl Ground {
     }
 
     /// On a tree that is mounted.
-    fn call_on(&self, tree: &Tree, errand: &Errand<'_>) -> Call {
+    fn call_on(&self, tree: &Tree, errand: &Errand<'_>, upper: Option<&Path>) -> Call {
         let mut call = self.call(&self.at, &self.home, errand);
         let Kind::Overlay(namespace) = self.kind else {
             return call;
         };
         call.workspace = Some(Arc::new(Workspace {
-            upper: match &errand.kept_in {
+            upper: match errand.kept_in.as_deref().or(upper) {
                 Some(directory) => Upper::Disk {
-                    directory: directory.clone(),
+                    directory: directory.to_owned(),
                 },
                 None => Upper::Memory {
                     bytes: self.upper_bytes,

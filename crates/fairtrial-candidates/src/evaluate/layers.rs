@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use fairtrial_exec::{
     CopySlot, Deletions, FrozenTree, LayerEntry, Snapshot, Written, write_changes, write_layer,
@@ -16,9 +16,6 @@ use super::error::EvaluateError;
 use super::ground::{Ran, Tree};
 use crate::stage::{Image, PostImages, Staged};
 
-/// Files of candidates have one time, for it says nothing about them. Not 0: some tools take that for none.
-const MTIME: Duration = Duration::from_secs(1_000_000_000);
-
 /// Where layers are kept, and what is below all of them.
 #[derive(Debug)]
 pub(crate) struct Layers {
@@ -26,23 +23,32 @@ pub(crate) struct Layers {
     /// Topmost first.
     below: Vec<PathBuf>,
     hash: String,
+    /// Of the files of all candidates alike: later than any of the base's, so that build tools see what was changed.
+    mtime: SystemTime,
     /// Where trees are copied, the base of all copies, and whether they share bytes.
     copies: Option<(Arc<FrozenTree>, bool)>,
 }
 
 impl Layers {
     /// Layers go into `directory`, which is there; `history` is a layer with a `.git`, if there is one.
-    pub(crate) fn new(directory: PathBuf, snapshot: &Snapshot, history: Option<PathBuf>) -> Self {
+    pub(crate) fn new(
+        directory: PathBuf,
+        snapshot: &Snapshot,
+        history: Option<PathBuf>,
+    ) -> io::Result<Self> {
+        // The directory is new: its time is now.
+        let mtime = fs::metadata(&directory)?.modified()?;
         let below = history
             .into_iter()
             .chain([snapshot.path().to_owned()])
             .collect();
-        Self {
+        Ok(Self {
             directory,
             below,
             hash: snapshot.hash().to_owned(),
+            mtime,
             copies: None,
-        }
+        })
     }
 
     /// Whole trees instead of layers, copied from `base`.
@@ -68,7 +74,7 @@ impl Layers {
     /// A candidate's tree; its layer is written.
     pub(crate) async fn write(&self, staged: &Staged) -> Result<Tree, EvaluateError> {
         let place = self.directory.join(staged.id.full());
-        let attempt = format!("writing the files of {}", staged.id);
+        let (attempt, mtime) = (format!("writing the files of {}", staged.id), self.mtime);
         let (below, images, layer, copies) = (
             self.below.clone(),
             staged.images.clone(),
@@ -76,7 +82,7 @@ impl Layers {
             self.copies.clone(),
         );
         let writing = tokio::task::spawn_blocking(move || match copies {
-            None => Ok((Some(write(&layer, &images, &below)?), None)),
+            None => Ok((Some(write(&layer, &images, &below, mtime)?), None)),
             Some((base, reflink)) => Ok((None, Some(copy(&layer, &images, base, reflink)?))),
         });
         let written = writing.await.map_err(io::Error::other).flatten();
@@ -139,7 +145,12 @@ fn copy(
 }
 
 /// Writes a layer, unless it is there already from another phase; gives what it holds.
-fn write(place: &Path, images: &PostImages, below: &[PathBuf]) -> io::Result<String> {
+fn write(
+    place: &Path,
+    images: &PostImages,
+    below: &[PathBuf],
+    mtime: SystemTime,
+) -> io::Result<String> {
     fresh(place)?;
     let entries = images.iter().map(|(path, image)| {
         let entry = image.map(|image| match image {
@@ -156,7 +167,7 @@ fn write(place: &Path, images: &PostImages, below: &[PathBuf]) -> io::Result<Str
             entry,
         )
     });
-    write_layer(place, entries, below, SystemTime::UNIX_EPOCH + MTIME)?;
+    write_layer(place, entries, below, mtime)?;
     digest(place)
 }
 

@@ -4,6 +4,17 @@ use std::fs;
 
 use crate::evaluation::Machine;
 
+/// What could be used without anybody else going short.
+pub(crate) fn available_memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kilobytes =
+        line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    kilobytes.unwrap_or(0).saturating_mul(1024)
+}
+
 impl Machine {
     /// This one. What it does not tell is empty.
     pub(crate) fn here(node: &str) -> Self {

@@ -20,7 +20,7 @@ use crate::evaluation::BenchFacts;
 use crate::measure::{
     self, Entrant, Metric, Placing, Race, Recorded, Report, Settings, Side, Tally,
 };
-use crate::spec::{self, Bench, Loops, Spec};
+use crate::spec::{self, Bench, Loops, Spec, Tiebreak};
 
 /// All races of an evaluation.
 #[derive(Debug)]
@@ -53,6 +53,10 @@ impl Races {
         let commands = bench_commands(spec);
         if commands.is_empty() {
             return Ok(None);
+        }
+        if spec.measure.tiebreak == Tiebreak::Callgrind {
+            let problem = "ties cannot be broken by callgrind yet; leave it out";
+            return Err(spec.places.fault("measure.tiebreak", problem).into());
         }
         let offered = [Metric::Wall, Metric::Cpu];
         let metric = Metric::choose(&spec.measure.metrics, &offered);

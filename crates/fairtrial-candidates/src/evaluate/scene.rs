@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use fairtrial_exec::{
-    CopySlot, EntryKind, FrozenTree, Level, ScratchRoot, Shared, SharedMode, Snapshot,
+    CopySlot, EntryKind, FrozenTree, Level, ScratchRoot, Shared, SharedMode, Snapshot, TreeWatch,
 };
 
 use super::base::DirectoryBase;
@@ -18,6 +18,7 @@ use super::event::Event;
 use super::ground::{Ground, Kind};
 use super::journal::{JOURNAL, Journal, read_journal};
 use super::layers::Layers;
+use super::machine::available_memory;
 use super::prepare::{Places, freeze, list, protect};
 use super::provider::{self, How, Provided};
 use super::record::{JOURNAL_VERSION, Past, Record};
@@ -46,6 +47,8 @@ pub(crate) struct Scene {
     _snapshot: Snapshot,
     _root: ScratchRoot,
     _worktrees: Option<Worktrees>,
+    /// The user's own tree, where a candidate could write to it.
+    watch: Option<(TreeWatch, Vec<Vec<u8>>)>,
 }
 
 impl Scene {
@@ -57,7 +60,48 @@ impl Scene {
     }
 }
 
+impl Scene {
+    /// Warns if the user's own tree was changed while candidates ran that nothing kept from it (CA-30).
+    pub(crate) fn look_at_the_tree(&mut self) {
+        let Some((watch, left_out)) = self.watch.take() else {
+            return;
+        };
+        let changed = watch
+            .changes(|path| is_below_any(path, &left_out))
+            .unwrap_or_default();
+        if let Some(first) = changed.first() {
+            let count = changed.len();
+            self.warn(Some(format!("user_tree_changed: {count} paths of the repository were changed meanwhile, `{first}` first")));
+        }
+    }
+}
+
+fn is_below_any(path: &[u8], places: &[Vec<u8>]) -> bool {
+    let is_below = |place: &Vec<u8>| {
+        path.strip_prefix(&place[..])
+            .is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+    };
+    places.iter().any(is_below)
+}
+
 impl Evaluator {
+    /// Only at level `none` is there anything to watch for: above it nobody can write there.
+    fn watch(&self, places: &Places) -> Option<(TreeWatch, Vec<Vec<u8>>)> {
+        if self.spec.sandbox.level != Level::None {
+            return None;
+        }
+        use std::os::unix::ffi::OsStrExt;
+        let own = [&places.output, &places.root.join(".git/worktrees")];
+        let inside = own
+            .into_iter()
+            .filter_map(|path| path.strip_prefix(&places.root).ok());
+        let left_out: Vec<Vec<u8>> = inside
+            .map(|path| path.as_os_str().as_bytes().to_vec())
+            .collect();
+        let watch = TreeWatch::start(&places.root, |path| is_below_any(path, &left_out)).ok()?;
+        Some((watch, left_out))
+    }
+
     /// Freezes the base and opens the record.
     pub(super) async fn begin(
         &self,
@@ -102,7 +146,8 @@ impl Evaluator {
             directory(root.path(), "layers")?,
             &snapshot,
             history.clone(),
-        );
+        )
+        .map_err(EvaluateError::attempting("making room for candidates"))?;
         let kind = match provided.how {
             How::Overlay(namespace) => Kind::Overlay(namespace),
             How::Copy { .. } | How::Worktree => {
@@ -176,6 +221,7 @@ impl Evaluator {
             _snapshot: snapshot,
             _root: root,
             _worktrees: worktrees,
+            watch: self.watch(places),
         })
     }
 
@@ -199,8 +245,7 @@ impl Evaluator {
             );
             return Err(EvaluateError::Invalid(problem));
         }
-        let directory = self.spec.places.directory().unwrap_or(Path::new("/"));
-        let before = Spec::from_json(begun.spec.clone(), directory)?;
+        let before = Spec::from_json(begun.spec.clone(), self.spec.places.directory())?;
         let changed = self.spec.changed_keys(&before);
         match changed.is_empty() {
             true => Ok(past),
@@ -242,6 +287,21 @@ impl Evaluator {
 
     fn slots(&self) -> usize {
         self.spec.parallel.unwrap_or(1).max(1) as usize
+    }
+
+    /// Where changes go on disk; none while memory has room for all that run at once (CA-35).
+    fn uppers(&self, root: &Path) -> Result<Option<PathBuf>, EvaluateError> {
+        let needed = self
+            .spec
+            .workspace
+            .upper_bytes
+            .saturating_mul(self.slots() as u64);
+        let on_disk = match self.spec.workspace.upper {
+            spec::Upper::Auto => available_memory() < needed,
+            spec::Upper::Tmpfs => false,
+            spec::Upper::Disk => true,
+        };
+        on_disk.then(|| directory(root, "uppers")).transpose()
     }
 
     async fn worktrees(
@@ -382,8 +442,8 @@ impl Evaluator {
             .iter()
             .map(|(name, value)| (name.into(), value.into()));
         let snapshots = snapshot.path().parent().and_then(Path::parent);
-        let layers =
-            ["layers", "history", "built", "judged", "room"].map(|name| root.path().join(name));
+        let layers = ["layers", "history", "built", "judged", "room", "uppers"]
+            .map(|name| root.path().join(name));
         let mut sandbox = spec.sandbox.clone();
         if sandbox.level == Level::Strict {
             sandbox.read.push(root.path().join(PLUGIN));
@@ -401,6 +461,7 @@ impl Evaluator {
             sandbox,
             env: passed.chain(set).collect(),
             upper_bytes: spec.workspace.upper_bytes,
+            uppers: self.uppers(root.path())?,
             kind,
             backend: Arc::clone(&self.backend),
         })

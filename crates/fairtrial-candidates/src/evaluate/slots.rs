@@ -167,13 +167,21 @@ impl HeldSlot {
         &self.slot.as_ref().expect("a slot that is held").home
     }
 
-    /// The bytes of a regular file that is there now; at most so many.
+    /// The bytes of a regular file that is new or changed; at most so many.
     pub(crate) fn read(&self, path: &Path, most_bytes: u64) -> io::Result<Option<Vec<u8>>> {
         let place = self.path().join(path);
         match fs::symlink_metadata(&place) {
             Ok(found) if !found.is_file() => Ok(None),
             Ok(found) if found.len() > most_bytes => Err(io::ErrorKind::FileTooLarge.into()),
-            Ok(_) => fs::read(place).map(Some),
+            Ok(_) => {
+                let before = self.tree.as_ref().map(|tree| tree.path().join(path));
+                match before
+                    .is_some_and(|before| differ(&place, &before).is_ok_and(|differ| !differ))
+                {
+                    true => Ok(None), // it came with the tree, and says nothing about this command
+                    false => fs::read(place).map(Some),
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }

@@ -34,7 +34,7 @@ impl Secrets {
         Self(values.into())
     }
 
-    /// The values of variables that are named like secrets.
+    /// The values of variables that are named like secrets. A path is none, and may well stand in a patch.
     pub(crate) fn of_environment<'a>(
         variables: impl Iterator<Item = (&'a OsStr, &'a OsStr)>,
     ) -> Self {
@@ -43,7 +43,9 @@ impl Secrets {
             TELLING_NAMES.iter().any(|part| name.contains(part))
         };
         let values = variables.filter(|(name, _)| telling(name));
-        Self::new(values.filter_map(|(_, value)| value.to_str().map(str::to_owned)))
+        let texts = values.filter_map(|(_, value)| value.to_str());
+        let secrets = texts.filter(|text| !text.starts_with(['/', '.', '~']));
+        Self::new(secrets.map(str::to_owned))
     }
 
     /// The length of the longest.
@@ -90,13 +92,14 @@ mod tests {
             ("OPENAI_API_KEY", "sk-abcdefgh"),
             ("HOME", "/home/someone"),
             ("my_token", "short"),
+            ("KEYFILE", "/home/someone/keys"),
         ];
         let variables = variables.map(|(name, value)| (OsStr::new(name), OsStr::new(value)));
         let secrets = Secrets::of_environment(variables.into_iter());
-        let text = "used sk-abcdefgh in /home/someone, which was short";
+        let text = "used sk-abcdefgh in /home/someone, which was short, for /home/someone/keys";
         assert_eq!(
             secrets.scrubbed(text),
-            "used [secret] in /home/someone, which was short"
+            "used [secret] in /home/someone, which was short, for /home/someone/keys"
         );
         assert_eq!(format!("{secrets:?}"), "1 secrets");
     }

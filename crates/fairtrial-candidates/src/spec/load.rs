@@ -97,7 +97,7 @@ fn read(
     if !secrets.is_empty() {
         return Err(invalid(secrets));
     }
-    let reader = Reader::new(directory);
+    let reader = Reader::new(directory.clone());
     reader.repeated_keys(root);
     let top = reader.record(root, TOP, KEYS);
     top.require("version", version);
@@ -149,7 +149,7 @@ fn read(
             .field_or_none("search")
             .map(|field| Search::read(&field)),
         output: path_or(&top, "output", output),
-        places: Places::of(root, file),
+        places: Places::of(root, file, directory),
     };
     check_reuse(&reader, &spec);
     let tests = spec.tests.iter().map(|test| &test.name);

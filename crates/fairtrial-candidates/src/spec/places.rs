@@ -11,6 +11,7 @@ use fairtrial_document::node::{Content, Node};
 pub struct Places {
     /// The evaluation file, absolute; none of what a program gave.
     pub file: Option<PathBuf>,
+    directory: PathBuf,
     root: Place,
     values: HashMap<String, Place>,
 }
@@ -22,9 +23,10 @@ impl PartialEq for Places {
 }
 
 impl Places {
-    pub(super) fn of(root: &Node, file: Option<PathBuf>) -> Self {
+    pub(super) fn of(root: &Node, file: Option<PathBuf>, directory: PathBuf) -> Self {
         let mut places = Self {
             file,
+            directory,
             root: root.place.clone(),
             values: HashMap::new(),
         };
@@ -60,10 +62,10 @@ impl Places {
         self.values.contains_key(key_path)
     }
 
-    /// The directory of the evaluation file.
+    /// What paths are seen from: the directory of the evaluation file, or what a program said.
     #[must_use]
-    pub fn directory(&self) -> Option<&Path> {
-        self.file.as_deref().and_then(Path::parent)
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     fn note(&mut self, node: &Node, path: &str) {

@@ -7,5 +7,6 @@ mod profiled;
 mod pytest_cases;
 mod python_key;
 mod refusals;
+mod searching;
 mod sources;
 mod support;

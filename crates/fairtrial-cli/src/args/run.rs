@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use fairtrial_candidates::measure::Metric;
-use fairtrial_study::journal::Status;
+use fairtrial_study::Status;
 use fairtrial_study::{Compat, Format};
 
 /// Run a study: every planned run that its directory does not hold yet

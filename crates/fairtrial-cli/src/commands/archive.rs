@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use fairtrial_study::Plan;
-use fairtrial_study::journal::{JournalError, Reader};
+use fairtrial_study::{JournalError, JournalReader};
 
 use crate::args::{BundleArgs, VerifyArgs};
 use crate::commands::plan::invalid;
@@ -16,7 +16,7 @@ use crate::terminal::Shown;
 pub(crate) fn verify(args: &VerifyArgs) -> Result<ExitCode, Failure> {
     let (study, input) = recorded_study(&args.directory)?;
     let plan = Plan::build(&study, None).map_err(invalid)?;
-    let reader = Reader::open(&args.directory).map_err(refused)?;
+    let reader = JournalReader::open(&args.directory).map_err(refused)?;
     reader.hold_still().map_err(refused)?;
     let scratch = scratch()?;
     let found = fairtrial_study::verify(&plan, &reader, &args.directory, scratch.path(), input)
@@ -37,7 +37,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<ExitCode, Failure> {
 
 /// Puts a directory into one file.
 pub(crate) fn bundle(args: &BundleArgs) -> Result<ExitCode, Failure> {
-    let reader = Reader::open(&args.directory).map_err(refused)?;
+    let reader = JournalReader::open(&args.directory).map_err(refused)?;
     let target = args.out.clone().unwrap_or_else(|| {
         // `DIR/` and `.` are directories, too.
         let directory = std::path::absolute(&args.directory);

@@ -2,6 +2,7 @@
 
 mod level;
 mod measuring;
+mod workspaces;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -23,6 +24,7 @@ use crate::terminal::Shown;
 use crate::{engine, show};
 use level::LevelFindings;
 use measuring::Measuring;
+use workspaces::Workspaces;
 
 /// Longest a self-test may take.
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -33,7 +35,10 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let default = engine::default_sandbox()?;
     let mut findings = Findings::of_machine(&config);
     findings.default_level = default.map(|sandbox| sandbox.level);
-    (findings.tests, findings.levels) = engine::run(async {
+    let room = tempfile::tempdir().map_err(Failure::attempting(
+        "cannot make a directory to try workspaces in",
+    ))?;
+    (findings.tests, findings.levels, findings.workspaces) = engine::run(async {
         let mut interrupt = Interrupt::listen()?;
         let backend = Arc::new(LocalBackend::new(config));
         let tests = async {
@@ -44,7 +49,8 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
                 let report = report.map_err(|error| error.to_string());
                 levels.push(LevelFindings { level, report });
             }
-            Ok((tests, levels))
+            let workspaces = Workspaces::try_in(&backend, room.path()).await;
+            Ok((tests, levels, workspaces))
         };
         let tests = interrupt.or(tests).await;
         engine::stop(&backend).await;
@@ -80,6 +86,7 @@ struct Findings {
     /// The level that `FAIRTRIAL_SANDBOX` puts in the place of the default.
     default_level: Option<Level>,
     measuring: Measuring,
+    workspaces: Workspaces,
     spill_dir: SpillDir,
     /// Free bytes, or why it cannot be used.
     spill: Result<u64, String>,
@@ -149,6 +156,7 @@ impl Findings {
             levels: Vec::new(),
             default_level: None,
             measuring: Measuring::of(Path::new("/")),
+            workspaces: Workspaces::default(),
             spill: spill_state(&spill_dir),
             spill_dir,
         }
@@ -207,6 +215,7 @@ impl Findings {
             text += &format!("\ncontrol groups: {ways}\n");
         }
         text += &self.measuring.text();
+        text += &self.workspaces.text();
         text += "\nself-test\n";
         for test in &self.tests {
             text += &format!("  {:<8} {}\n", test.name, test.text());
@@ -249,6 +258,7 @@ impl Findings {
             "reports": reports,
             "cgroups": self.cgroups(),
             "measuring": self.measuring.json(),
+            "workspaces": self.workspaces.json(),
             "uid": rustix::process::geteuid().as_raw(),
             "self_test": tests,
             "spill": {

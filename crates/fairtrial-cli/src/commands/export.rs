@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use fairtrial_study::journal::Reader;
+use fairtrial_study::JournalReader;
 use fairtrial_study::{Compat, Export, ExportOptions, Format, Plan, named_output_dir, note_files};
 
 use crate::args::ExportArgs;
@@ -26,8 +26,8 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
         formats.insert(Format::Dre);
     }
     let plan = Plan::build(&study, None).map_err(invalid)?;
-    let failed = |error: fairtrial_study::journal::JournalError| Failure::Usage(error.to_string());
-    let reader = Reader::open(&args.directory).map_err(failed)?;
+    let failed = |error: fairtrial_study::JournalError| Failure::Usage(error.to_string());
+    let reader = JournalReader::open(&args.directory).map_err(failed)?;
     reader.hold_still().map_err(failed)?;
     let history = reader.history().map_err(failed)?;
     let target = args.to.as_ref().unwrap_or(&args.directory);

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use fairtrial_study::journal::{JournalError, Reader};
 use fairtrial_study::{
     Action, Decide, Fault, Fresh, Invalid, Plan, Ready, Recorded, Share, Study, Survey, Value,
     Wishes, WriteError,
 };
+use fairtrial_study::{JournalError, JournalReader};
 
 use crate::args::PlanArgs;
 use crate::exit_code::ExitCode;
@@ -55,15 +55,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
 
 /// The plan of a study all of whose programs are there.
 pub(crate) fn planned(study: &Study) -> Result<Plan<'static>, Failure> {
-    match (study.resolve_bindings(), Plan::own(study.clone(), None)) {
-        (Ok(()), Ok(plan)) => Ok(plan),
-        (resolved, planned) => {
-            let found = resolved.err().into_iter().chain(planned.err());
-            let mut faults: Vec<Fault> = found.flat_map(|invalid| invalid.faults).collect();
-            faults.sort_by(|a, b| a.place.cmp(&b.place));
-            Err(invalid(Invalid { faults }))
-        }
-    }
+    Plan::resolved(study.clone()).map_err(invalid)
 }
 
 /// By what a directory recorded, if it holds the study and its programs are there; else everything is new.
@@ -73,7 +65,7 @@ fn decided<T>(
     act: impl FnOnce(&dyn Decide, Option<f64>) -> T,
 ) -> Result<T, Failure> {
     let failed = |error: JournalError| Failure::Usage(error.to_string());
-    let reader = match Reader::open(directory) {
+    let reader = match JournalReader::open(directory) {
         Ok(reader) => reader,
         Err(JournalError::Missing(_)) => return Ok(act(&Fresh, None)),
         Err(error) => return Err(failed(error)),
@@ -141,10 +133,7 @@ fn actions(survey: &Survey) -> String {
 
 fn show(plan: &Plan<'_>, decide: &dyn Decide, rate: Option<f64>) -> Result<(), WriteError> {
     let survey = decide.survey(plan)?;
-    let mut err = Shown::on(io::stderr());
-    for warning in &plan.warnings {
-        writeln!(err, "{}", line(warning))?;
-    }
+    warn(plan)?;
     let mut out = BufWriter::new(Shown::on(io::stdout()));
     let study = &plan.study;
     let kind = study.design.kind.name();
@@ -203,6 +192,13 @@ fn show(plan: &Plan<'_>, decide: &dyn Decide, rate: Option<f64>) -> Result<(), W
     coverage_list(&mut out, "agents", named(&coverage.agents))?;
     coverage_list(&mut out, "problems", named(&coverage.problems))?;
     Ok(out.flush()?)
+}
+
+/// What is odd about a plan, a line each.
+pub(crate) fn warn(plan: &Plan<'_>) -> io::Result<()> {
+    let mut err = Shown::on(io::stderr());
+    let mut warnings = plan.warnings.iter();
+    warnings.try_for_each(|warning| writeln!(err, "{}", line(warning)))
 }
 
 fn line(warning: &Fault) -> String {

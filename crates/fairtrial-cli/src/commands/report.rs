@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use fairtrial_study::journal::{JournalError, Reader};
+use fairtrial_study::{JournalError, JournalReader};
 use fairtrial_study::{Plan, Report};
 
 use crate::args::ReportArgs;
@@ -33,7 +33,7 @@ fn of_study(directory: &Path, place: &Path) -> Result<(), Failure> {
     let (study, _) = recorded_study(directory)?;
     let plan = Plan::build(&study, None).map_err(invalid)?;
     let failed = |error: JournalError| Failure::Usage(error.to_string());
-    let reader = Reader::open(directory).map_err(failed)?;
+    let reader = JournalReader::open(directory).map_err(failed)?;
     reader.hold_still().map_err(failed)?;
     let history = reader.history().map_err(failed)?;
     let report = Report {

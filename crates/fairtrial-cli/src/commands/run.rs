@@ -3,27 +3,31 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fairtrial_candidates::Rescoring;
 use fairtrial_exec::LocalBackend;
-use fairtrial_study::journal::{InvocationRow, Reader, Status};
 use fairtrial_study::{
     Changed, Compat, End, ExecuteError, Format, Mode, Pace, Plan, Request, Rescore, Stop, Study,
     Summary, Wishes, execute,
 };
+use fairtrial_study::{JournalReader, PastInvocation, Status};
 use tokio::sync::watch;
 
 use crate::args::{
     AgainArgs, HowArgs, RescoreArgs, ResumeArgs, RetryArgs, RunArgs, TermsArgs, statuses,
 };
 use crate::commands::evaluate::is_evaluation;
-use crate::commands::plan::{invalid, planned};
+use crate::commands::plan::{invalid, planned, warn};
 use crate::engine;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, reason};
 use crate::interrupt::Interrupt;
 use crate::study_progress::StudyProgress;
 use crate::terminal::{Shown, counted};
+
+/// How long the record of what was killed may take; a disk that takes longer has failed.
+const RECORDING: Duration = Duration::from_secs(5);
 
 /// Runs the study that `args` name.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
@@ -116,7 +120,7 @@ fn go_on(directory: &Path, wishes: Wishes, how: &HowArgs) -> Result<ExitCode, Fa
 pub(crate) fn recorded_study(directory: &Path) -> Result<(Study, Vec<u8>), Failure> {
     let last = LastRun::of(directory)?;
     let input = last.study_text()?;
-    let path = Path::new(&last.invocation.study_path);
+    let path = Path::new(&last.invocation.begun.study_path);
     if std::fs::read(path).is_ok_and(|now| now != input) {
         let note = "has changed since it was last run; what follows is of the study as it was run";
         writeln!(Shown::on(io::stderr()), "{}: {note}", path.display()).unwrap_or_default(); // nobody is there to be told
@@ -129,15 +133,15 @@ pub(crate) fn recorded_study(directory: &Path) -> Result<(Study, Vec<u8>), Failu
 /// The study file that a directory's journal names, as it is now.
 fn study_to_go_on_with(directory: &Path) -> Result<(Study, Vec<u8>), Failure> {
     let last = LastRun::of(directory)?;
-    let path = PathBuf::from(&last.invocation.study_path);
+    let path = PathBuf::from(&last.invocation.begun.study_path);
     let input = read(&path)?;
     Ok((Study::load(&path, last.compat).map_err(invalid)?, input))
 }
 
 /// What a directory's journal says of its last invocation.
 struct LastRun {
-    reader: Reader,
-    invocation: InvocationRow,
+    reader: JournalReader,
+    invocation: PastInvocation,
     compat: Option<Compat>,
     name: String,
 }
@@ -146,7 +150,8 @@ impl LastRun {
     fn of(directory: &Path) -> Result<Self, Failure> {
         let name = directory.display().to_string();
         let journal = |error| Failure::usage(&name, error);
-        let reader = Reader::open(directory).map_err(|error| Failure::Usage(error.to_string()))?;
+        let reader =
+            JournalReader::open(directory).map_err(|error| Failure::Usage(error.to_string()))?;
         let Some(invocation) = reader.invocations().map_err(journal)?.pop() else {
             let problem =
                 "its journal names no study file (run it with `fairtrial run STUDY --resume`)";
@@ -164,7 +169,7 @@ impl LastRun {
     }
 
     fn study_text(&self) -> Result<Vec<u8>, Failure> {
-        let text = self.reader.blob(&self.invocation.study_blob);
+        let text = self.reader.blob(&self.invocation.begun.study_blob);
         let text = text.map_err(|error| Failure::usage(&self.name, error))?;
         text.ok_or_else(|| Failure::usage(&self.name, "its journal has lost the study's text"))
     }
@@ -208,6 +213,7 @@ fn perform(
     how: &HowArgs,
 ) -> Result<ExitCode, Failure> {
     let plan = Arc::new(planned(study)?);
+    warn(&plan).unwrap_or_default(); // nobody is there to be told
     let workers = how.jobs.or(study.budget.parallelism);
     let workers = workers.and_then(|count| usize::try_from(count).ok());
     let config = engine::config(workers)?;
@@ -246,7 +252,10 @@ fn perform(
                 biased;
                 () = interrupt.received() => {
                     if asked {
-                        engine::stop(&backend).await;
+                        stop.send_replace(Stop::Now);
+                        // What is killed now is recorded.
+                        let recorded = tokio::time::timeout(RECORDING, running);
+                        _ = tokio::join!(engine::stop(&backend), recorded);
                         return Err(Failure::Interrupted);
                     }
                     asked = true;
@@ -281,9 +290,10 @@ fn perform(
 fn failure(error: ExecuteError) -> Failure {
     match error {
         ExecuteError::Invalid(faults) => invalid(faults),
+        ExecuteError::CutShort => Failure::Interrupted,
         ExecuteError::Journal(error) => match &*error {
-            fairtrial_study::journal::JournalError::Database { .. }
-            | fairtrial_study::journal::JournalError::Io { .. } => Failure::attempting(
+            fairtrial_study::JournalError::Database { .. }
+            | fairtrial_study::JournalError::Io { .. } => Failure::attempting(
                 "the journal failed, and the study was stopped",
             )(error.to_string()),
             refused => Failure::Usage(refused.to_string()),

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use fairtrial_study::journal::{JournalError, Reader, Status};
 use fairtrial_study::{Failure as Failed, Plan, Standing};
+use fairtrial_study::{JournalError, JournalReader, Status};
 use serde_json::json;
 
 use crate::args::StatusArgs;
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let (study, _) = recorded_study(&args.directory)?;
     let plan = Plan::build(&study, None).map_err(invalid)?;
     let failed = |error: JournalError| Failure::Usage(error.to_string());
-    let reader = Reader::open(&args.directory).map_err(failed)?;
+    let reader = JournalReader::open(&args.directory).map_err(failed)?;
     reader.hold_still().map_err(failed)?;
     let standing = Standing::read(&plan, &reader, SHOWN).map_err(failed)?;
     let shown = match args.json {

@@ -84,6 +84,7 @@ impl CopySlot {
     /// As for [`CopySlot::reset`].
     pub fn reset_to(&mut self, source: Arc<FrozenTree>) -> io::Result<Reset> {
         self.source = Arc::clone(&source);
+        self.check_place()?;
         let mut resetting = Resetting {
             slot: self,
             children: children_of(&source.manifest),
@@ -98,6 +99,18 @@ impl CopySlot {
         let Resetting { now, reset, .. } = resetting;
         self.made = Manifest::new(now);
         Ok(reset)
+    }
+}
+
+impl CopySlot {
+    /// Whoever renames the directory and puts another in its place would have that one run in.
+    fn check_place(&self) -> io::Result<()> {
+        let named = rustix::fs::lstat(&self.path)?;
+        let ours = fstat(&self.dir)?;
+        match (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino) {
+            true => Ok(()),
+            false => Err(io::Error::other("the slot itself was replaced")),
+        }
     }
 }
 

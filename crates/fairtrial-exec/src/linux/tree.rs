@@ -170,7 +170,7 @@ impl Build<'_> {
         self.directories_of_the_tree(at);
         if !writable {
             let flags = libc::MS_BIND | libc::MS_REC;
-            return self.mount(staged.as_bytes(), at, flags, STEP);
+            return self.mount(staged.as_bytes(), at, flags);
         }
         let (upper, work) = match &tree.upper {
             TreeUpper::Memory { .. } => (format!("c{n}/upper"), format!("c{n}/work")),
@@ -228,7 +228,7 @@ impl Build<'_> {
         for (place, is_directory) in covered(tree) {
             let cover = if is_directory { "d" } else { "e" };
             let place = place.as_os_str().as_bytes();
-            self.mount(cover.as_bytes(), place, libc::MS_BIND, STEP);
+            self.mount(cover.as_bytes(), place, libc::MS_BIND);
         }
         // In the tree only the kernel knows whether there is such a place, and what it is.
         let inside = |hidden: &&Vec<u8>| path(hidden).starts_with(path(&tree.at));
@@ -248,7 +248,7 @@ impl Build<'_> {
             let name = self.plan.text(b"p");
             let arguments = [HERE, name, Arg::Value(0o700)];
             self.plan.call(STEP, libc::SYS_mkdirat, &arguments);
-            self.mount(b"p", private, libc::MS_BIND, STEP);
+            self.mount(b"p", private, libc::MS_BIND);
         }
     }
 
@@ -290,10 +290,10 @@ impl Build<'_> {
         self.plan.call(STEP, libc::SYS_mount, &arguments);
     }
 
-    fn mount(&mut self, source: &[u8], at: &[u8], flags: u64, step: Step) {
+    fn mount(&mut self, source: &[u8], at: &[u8], flags: u64) {
         let (source, target) = (self.plan.text(source), self.target(at));
         let arguments = [source, target, NULL, Arg::Value(flags), NULL];
-        self.plan.call(step, libc::SYS_mount, &arguments);
+        self.plan.call(STEP, libc::SYS_mount, &arguments);
     }
 
     /// It may be there already, in a directory of the caller's.

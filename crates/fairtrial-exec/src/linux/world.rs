@@ -33,6 +33,9 @@ pub(super) const NOEXEC: u64 = 8;
 /// Devices that every program expects.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
+/// What in `/proc` is about the host, not about processes.
+const OF_THE_HOST: [&str; 5] = ["sys", "sysrq-trigger", "irq", "bus", "fs"];
+
 /// A running init.
 #[derive(Debug)]
 pub struct Init {
@@ -296,6 +299,9 @@ fn mounts(world: &World, tree: Option<&Tree>, user: Option<u32>) -> Plan {
     build
         .plan
         .call(STEP, libc::SYS_mount, &[kind, target, kind, flags, NULL]);
+    if tree.is_some() {
+        build.protect_proc();
+    }
     build.devices(world);
     let owner = user.map_or_else(String::new, |user| format!(",uid={user},gid={user}"));
     build.tmpfs(
@@ -377,6 +383,19 @@ impl Build {
             root: ROOT,
         };
         tree::put_up(&mut self.plan, tree, &ground);
+    }
+
+    /// With a tree it may be root that a call runs as: without privileges, but these are files that root owns, and some
+    /// of them give all privileges to whoever writes to them.
+    fn protect_proc(&mut self) {
+        let host = |name: &&&str| Path::new("/proc").join(name).exists();
+        for name in OF_THE_HOST.iter().filter(host) {
+            let place = self.inside(Path::new("/proc").join(name));
+            let arguments = [place, place, NULL, Arg::Value(libc::MS_BIND), NULL];
+            self.plan.call(STEP, libc::SYS_mount, &arguments);
+            let attributes = RDONLY | NOSUID | NODEV | NOEXEC;
+            set_attributes(&mut self.plan, STEP, place, attributes, 0);
+        }
     }
 
     fn tmpfs(&mut self, path: &str, options: &str) {

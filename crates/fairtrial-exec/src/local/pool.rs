@@ -295,7 +295,10 @@ impl Pool {
             self.resolve_unstarted(dispatch, Verdict::Cancelled, cancelled());
         }
         let running: Vec<_> = self.running.keys().copied().collect();
-        running.into_iter().for_each(|id| self.cancel(id));
+        for id in running {
+            self.cancel(id);
+            self.cancel(id); // again: it has no grace
+        }
         if let Some(closing) = &mut self.closing {
             closing.kill_at = None;
         }

@@ -41,8 +41,10 @@ pub(super) fn copy(
         sharing: &sharing,
     };
     let mut directories = copying.make_directories(&files)?;
+    // A directory that comes into being only now is too late.
+    let has_place = |path: &[u8]| directories.contains_key(parent_and_name(path).0);
     let files = files.into_iter();
-    let files = files.filter(|path| !directories.contains_key(path));
+    let files = files.filter(|path| !directories.contains_key(path) && has_place(path));
     let mut entries = copying.copy_until_steady(files.collect())?;
     let listed = entries.extract_if(.., |(_, entry)| entry.kind == EntryKind::Directory);
     directories.extend(listed);

@@ -13,6 +13,7 @@ use super::list::{Found, shown, walk};
 use super::manifest::{Entry, EntryKind, Manifest, hex};
 use crate::linux::beneath;
 use crate::linux::clone_file::Sharing;
+use crate::linux::file_clock;
 
 /// A tree that copies are made from.
 #[derive(Debug)]
@@ -77,6 +78,12 @@ impl FrozenTree {
             })
             .collect();
         let manifest = Manifest::new(entries?);
+        // A change within the same tick of the clock would not show.
+        let stamps = manifest
+            .entries
+            .iter()
+            .map(|(_, entry)| entry.mark.ctime_ns);
+        file_clock::pass(stamps.max().unwrap_or(0));
         Ok(Self::new(path.to_owned(), dir, manifest, None))
     }
 

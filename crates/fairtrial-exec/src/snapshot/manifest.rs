@@ -75,6 +75,18 @@ impl Entry {
         })
     }
 
+    /// A directory of which nothing matters but that it is one.
+    pub(crate) fn some_directory() -> Self {
+        Self {
+            kind: EntryKind::Directory,
+            mode: 0,
+            size: 0,
+            mtime_ns: 0,
+            sha256: Digest::default(),
+            mark: Mark::default(),
+        }
+    }
+
     /// Whether it is still as the kernel had it then. What it holds was not looked at.
     pub(crate) fn is_untouched(&self, stat: &Stat) -> bool {
         Self::of(stat).is_some_and(|now| {

@@ -272,6 +272,18 @@ fn what_is_listed_and_gone_is_left_out_and_no_link_is_followed() {
     assert_eq!(paths, ["here", "link"]);
 }
 
+/// CA-8
+#[test]
+fn a_root_that_is_no_directory_is_an_error_that_names_it() {
+    let place = Place::new();
+    let file = place.write("a", "x");
+    for root in [file, place.root().join("no")] {
+        let taken = Snapshot::take(&place.store, &root, ["a"], |_| false);
+        let error = taken.unwrap_err().to_string();
+        assert_eq!(error, format!("cannot read `{}`", root.display()));
+    }
+}
+
 /// CA-20
 #[test]
 fn special_files_are_refused_by_name_and_nothing_is_left() {

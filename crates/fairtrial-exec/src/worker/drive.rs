@@ -236,6 +236,10 @@ impl Worker {
             ToWorker::Cancel(id) => {
                 self.settle(); // it may be at another call by now
                 match &self.current {
+                    // Whoever cancels again waits for no grace.
+                    Some(current) if current.dispatch.id == id && self.is_in_grace() => {
+                        self.end_grace();
+                    }
                     Some(current) if current.dispatch.id == id => {
                         self.apply(Event::Stop(Cause::Cancelled));
                     }
@@ -508,13 +512,17 @@ impl Worker {
         self.site.launcher.send(message, Vec::new());
     }
 
-    /// A call that was asked to end has done so: the rest of its grace is nobody's.
+    /// A call that was asked to end has done so, or is to end at once: the rest of its grace is nobody's.
     pub(super) fn end_grace(&self) {
-        let (task, cause) = (self.task, Cause::Cancelled);
-        if matches!(self.state, State::Ending(Ending::Stopped(of)) if of == cause) {
+        if self.is_in_grace() {
+            let (task, cause) = (self.task, Cause::Cancelled);
             let kill = ToLauncher::Kill { task, cause };
             self.site.launcher.send(kill, Vec::new());
         }
+    }
+
+    fn is_in_grace(&self) -> bool {
+        matches!(self.state, State::Ending(Ending::Stopped(Cause::Cancelled)))
     }
 
     fn begin(&mut self) {

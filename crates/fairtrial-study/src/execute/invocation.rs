@@ -12,7 +12,10 @@ use crate::value::Value;
 
 /// The number of the next one.
 pub(super) fn next_id(reader: &Reader) -> Result<i64, JournalError> {
-    Ok(reader.invocations()?.last().map_or(1, |last| last.id + 1))
+    Ok(reader
+        .invocations()?
+        .last()
+        .map_or(1, |last| last.begun.id + 1))
 }
 
 /// It begins, and takes what it accepts for the same (ST-67).
@@ -51,7 +54,7 @@ pub(super) fn begin(request: &Request<'_>, id: i64, survey: &Survey) -> Vec<Reco
         Record::Decision(Decision {
             invocation: id,
             run_id: run_id.to_string(),
-            action: decision.action.name().into(),
+            action: decision.action.name(),
             reason: decision.reason.to_string(),
         })
     }));
@@ -63,7 +66,7 @@ pub(super) fn end(id: i64, end: End) -> Record {
     Record::InvocationEnd {
         id,
         ended_at_ns: now_ns(),
-        reason: end.name().into(),
+        reason: end.name(),
     }
 }
 
@@ -71,7 +74,7 @@ pub(super) fn end(id: i64, end: End) -> Record {
 pub(super) fn is_another(request: &Request<'_>, reader: &Reader) -> Result<bool, JournalError> {
     let invocations = reader.invocations()?;
     Ok(invocations.last().is_some_and(|last| {
-        last.study_sha256 != request.plan.study_sha256
-            || last.digest_runs != request.plan.digest_runs
+        last.begun.study_sha256 != request.plan.study_sha256
+            || last.begun.digest_runs != request.plan.digest_runs
     }))
 }

@@ -4,11 +4,11 @@ use super::record::{StartId, Status};
 
 /// The twelve hexadecimal digits of a run's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RunKey([u8; 6]);
+pub(super) struct RunKey([u8; 6]);
 
 impl RunKey {
     /// Of `run-<12 hex>`; none of any other text.
-    pub fn parse(run_id: &str) -> Option<Self> {
+    pub(super) fn parse(run_id: &str) -> Option<Self> {
         let digits = run_id.strip_prefix("run-")?;
         if digits.len() != 12 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;

@@ -93,7 +93,7 @@ fn insert_finish(to: &Transaction<'_>, row: &Finish) -> rusqlite::Result<()> {
             row.seq,
             row.status.name(),
             &row.verdict,
-            &row.stage,
+            row.stage.name(),
             row.finished_at_ns,
             &row.outcome,
             &row.result,
@@ -115,7 +115,7 @@ fn insert_evaluation(to: &Transaction<'_>, row: &Evaluation) -> rusqlite::Result
             row.seq,
             row.number,
             &row.evaluator_sha256,
-            &row.status,
+            row.status.evaluation_name(),
             &row.rows,
             &row.outcome,
         ),
@@ -126,6 +126,6 @@ fn insert_decision(to: &Transaction<'_>, row: &Decision) -> rusqlite::Result<()>
     execute(
         to,
         "INSERT INTO decisions VALUES (?1, ?2, ?3, ?4)",
-        (row.invocation, &row.run_id, &row.action, &row.reason),
+        (row.invocation, &row.run_id, row.action, &row.reason),
     )
 }

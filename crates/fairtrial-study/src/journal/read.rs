@@ -9,8 +9,8 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
 
 use super::history::{History, RunKey};
 use super::lock::{Holder, Lock};
-use super::record::StartId;
-use super::{FILE_NAME, JournalError, Status, schema};
+use super::record::{Evaluation, Finish, Invocation, Stage, Start, StartId, Status};
+use super::{FILE_NAME, JournalError, schema};
 
 /// A journal that is being read. Sees what was committed when each question was asked.
 #[derive(Debug)]
@@ -20,95 +20,12 @@ pub struct Reader {
     path: PathBuf,
 }
 
-/// A start as it was recorded.
+/// An invocation, and when and why it ended: none if it was killed, or still runs.
 #[derive(Debug, Clone)]
-pub struct StartRow {
-    /// Its number.
-    pub id: StartId,
-    /// Of this run.
-    pub run_id: String,
-    /// Which of the run's starts.
-    pub seq: u32,
-    /// 1 and those before that ended of their own.
-    pub attempt: u32,
-    /// By this invocation.
-    pub invocation: i64,
-    /// The run's place in the run order then.
-    pub order_index: i64,
-    /// Its seed.
-    pub seed: u64,
-    /// What it was.
-    pub identity: String,
-    /// When, in nanoseconds since 1970.
-    pub started_at_ns: i64,
-}
-
-/// An end as it was recorded.
-#[derive(Debug, Clone)]
-pub struct FinishRow {
-    /// How.
-    pub status: Status,
-    /// What the engine said.
-    pub verdict: Option<String>,
-    /// Where.
-    pub stage: String,
-    /// When, in nanoseconds since 1970.
-    pub finished_at_ns: i64,
-    /// Error, exit, times and isolation, as JSON.
-    pub outcome: String,
-    /// What it gave, as JSON.
-    pub result: Option<String>,
-    /// What it wrote.
-    pub stdout: String,
-    /// What it wrote.
-    pub stderr: String,
-    /// Faults that did not fail it, as a JSON list.
-    pub warnings: String,
-}
-
-/// The last evaluation of an output.
-#[derive(Debug, Clone)]
-pub struct EvaluationRow {
-    /// Which evaluation of this output.
-    pub number: u32,
-    /// By whom.
-    pub evaluator_sha256: String,
-    /// How it went.
-    pub status: String,
-    /// The rows, as a JSON list.
-    pub rows: String,
-    /// Error, exit and times, as JSON.
-    pub outcome: String,
-}
-
-/// An invocation as it was recorded, with its end if there was one.
-#[derive(Debug, Clone)]
-pub struct InvocationRow {
-    /// Its number.
-    pub id: i64,
-    /// When, in nanoseconds since 1970.
-    pub started_at_ns: i64,
-    /// Its process.
-    pub pid: u32,
-    /// On this machine.
-    pub host: String,
-    /// Its arguments, as a JSON list.
-    pub argv: String,
-    /// The study file.
-    pub study_path: String,
-    /// The SHA-256 of that file's bytes, which are a blob.
-    pub study_blob: String,
-    /// Of what can change a result.
-    pub study_sha256: String,
-    /// Of the planned runs.
-    pub digest_runs: String,
-    /// How many at once.
-    pub workers: u32,
-    /// Where.
-    pub backend: String,
-    /// In which order, as JSON.
-    pub run_order: String,
-    /// When and why it ended; none if it was killed, or still runs.
+pub struct PastInvocation {
+    /// As it began.
+    pub begun: Invocation,
+    /// Nanoseconds since 1970, and the reason.
     pub end: Option<(i64, String)>,
 }
 
@@ -217,52 +134,44 @@ impl Reader {
     }
 
     /// A start.
-    pub fn start(&self, id: StartId) -> Result<Option<StartRow>, JournalError> {
+    pub fn start(&self, id: StartId) -> Result<Option<Start>, JournalError> {
         self.ask(|database| {
             let mut query = database.prepare_cached(
-                "SELECT id, run_id, seq, attempt, invocation, order_index, seed, identity, started_at_ns
+                "SELECT id, run_id, seq, attempt, invocation, plan_index, order_index, seed, identity, started_at_ns
                  FROM starts WHERE id = ?1",
             )?;
-            query.query_row([id.0], start_row).optional()
+            query.query_row([id.0], start).optional()
         })
     }
 
     /// The end of a start.
-    pub fn finish(&self, id: StartId) -> Result<Option<FinishRow>, JournalError> {
+    pub fn finish(&self, id: StartId) -> Result<Option<Finish>, JournalError> {
         self.ask(|database| {
             let mut query = database.prepare_cached(
-                "SELECT status, verdict, stage, finished_at_ns, outcome, result, stdout, stderr, warnings
+                "SELECT id, run_id, seq, status, verdict, stage, finished_at_ns, outcome, result, stdout, stderr, warnings
                  FROM finishes WHERE id = ?1",
             )?;
-            query.query_row([id.0], finish_row).optional()
+            query.query_row([id.0], finish).optional()
         })
     }
 
     /// Where the first of all ends was.
-    pub fn first_stage(&self) -> Result<Option<String>, JournalError> {
+    pub fn first_stage(&self) -> Result<Option<Stage>, JournalError> {
         self.ask(|database| {
             let query = "SELECT stage FROM finishes ORDER BY id LIMIT 1";
-            database.query_row(query, [], |row| row.get(0)).optional()
+            let stage = |row: &Row<'_>| parsed(row, 0, str::parse);
+            database.query_row(query, [], stage).optional()
         })
     }
 
     /// The last evaluation of a start's output.
-    pub fn evaluation(&self, id: StartId) -> Result<Option<EvaluationRow>, JournalError> {
+    pub fn evaluation(&self, id: StartId) -> Result<Option<Evaluation>, JournalError> {
         self.ask(|database| {
             let mut query = database.prepare_cached(
-                "SELECT number, evaluator_sha256, status, rows, outcome FROM evaluations
+                "SELECT start, run_id, seq, number, evaluator_sha256, status, rows, outcome FROM evaluations
                  WHERE start = ?1 ORDER BY id DESC LIMIT 1",
             )?;
-            let row = |row: &Row<'_>| {
-                Ok(EvaluationRow {
-                    number: row.get(0)?,
-                    evaluator_sha256: row.get(1)?,
-                    status: row.get(2)?,
-                    rows: row.get(3)?,
-                    outcome: row.get(4)?,
-                })
-            };
-            query.query_row([id.0], row).optional()
+            query.query_row([id.0], evaluation).optional()
         })
     }
 
@@ -365,25 +274,25 @@ impl Reader {
     }
 
     /// All starts of a run, in order.
-    pub fn starts_of(&self, run_id: &str) -> Result<Vec<StartRow>, JournalError> {
+    pub fn starts_of(&self, run_id: &str) -> Result<Vec<Start>, JournalError> {
         self.ask(|database| {
             let mut query = database.prepare_cached(
-                "SELECT id, run_id, seq, attempt, invocation, order_index, seed, identity, started_at_ns
+                "SELECT id, run_id, seq, attempt, invocation, plan_index, order_index, seed, identity, started_at_ns
                  FROM starts WHERE run_id = ?1 ORDER BY id",
             )?;
-            query.query_map([run_id], start_row)?.collect()
+            query.query_map([run_id], start)?.collect()
         })
     }
 
     /// All invocations, in order.
-    pub fn invocations(&self) -> Result<Vec<InvocationRow>, JournalError> {
+    pub fn invocations(&self) -> Result<Vec<PastInvocation>, JournalError> {
         self.ask(|database| {
             let mut query = database.prepare(
                 "SELECT i.id, i.started_at_ns, i.pid, i.host, i.argv, i.study_path, i.study_blob, i.study_sha256,
                         i.digest_runs, i.workers, i.backend, i.run_order, e.ended_at_ns, e.reason
                  FROM invocations AS i LEFT JOIN invocation_ends AS e USING (id) ORDER BY i.id",
             )?;
-            query.query_map([], invocation_row)?.collect()
+            query.query_map([], invocation)?.collect()
         })
     }
 
@@ -426,38 +335,56 @@ impl Reader {
     }
 }
 
-fn start_row(row: &Row<'_>) -> rusqlite::Result<StartRow> {
-    Ok(StartRow {
+fn start(row: &Row<'_>) -> rusqlite::Result<Start> {
+    let unsigned = |column| row.get(column).map(i64::cast_unsigned);
+    Ok(Start {
         id: StartId(row.get(0)?),
         run_id: row.get(1)?,
         seq: row.get(2)?,
         attempt: row.get(3)?,
         invocation: row.get(4)?,
-        order_index: row.get(5)?,
-        seed: row.get::<_, i64>(6)?.cast_unsigned(),
-        identity: row.get(7)?,
-        started_at_ns: row.get(8)?,
+        plan_index: unsigned(5)?,
+        order_index: unsigned(6)?,
+        seed: unsigned(7)?,
+        identity: row.get(8)?,
+        started_at_ns: row.get(9)?,
     })
 }
 
-fn finish_row(row: &Row<'_>) -> rusqlite::Result<FinishRow> {
-    Ok(FinishRow {
-        status: status(row, 0)?.unwrap_or(Status::Lost),
-        verdict: row.get(1)?,
-        stage: row.get(2)?,
-        finished_at_ns: row.get(3)?,
-        outcome: row.get(4)?,
-        result: row.get(5)?,
-        stdout: row.get(6)?,
-        stderr: row.get(7)?,
-        warnings: row.get(8)?,
+fn finish(row: &Row<'_>) -> rusqlite::Result<Finish> {
+    Ok(Finish {
+        id: StartId(row.get(0)?),
+        run_id: row.get(1)?,
+        seq: row.get(2)?,
+        status: parsed(row, 3, str::parse)?,
+        verdict: row.get(4)?,
+        stage: parsed(row, 5, str::parse)?,
+        finished_at_ns: row.get(6)?,
+        outcome: row.get(7)?,
+        result: row.get(8)?,
+        stdout: row.get(9)?,
+        stderr: row.get(10)?,
+        warnings: row.get(11)?,
     })
 }
 
-fn invocation_row(row: &Row<'_>) -> rusqlite::Result<InvocationRow> {
+fn evaluation(row: &Row<'_>) -> rusqlite::Result<Evaluation> {
+    Ok(Evaluation {
+        start: StartId(row.get(0)?),
+        run_id: row.get(1)?,
+        seq: row.get(2)?,
+        number: row.get(3)?,
+        evaluator_sha256: row.get(4)?,
+        status: parsed(row, 5, Status::of_evaluation)?,
+        rows: row.get(6)?,
+        outcome: row.get(7)?,
+    })
+}
+
+fn invocation(row: &Row<'_>) -> rusqlite::Result<PastInvocation> {
     let ended: Option<i64> = row.get(12)?;
     let reason: Option<String> = row.get(13)?;
-    Ok(InvocationRow {
+    let begun = Invocation {
         id: row.get(0)?,
         started_at_ns: row.get(1)?,
         pid: row.get(2)?,
@@ -470,20 +397,27 @@ fn invocation_row(row: &Row<'_>) -> rusqlite::Result<InvocationRow> {
         workers: row.get(9)?,
         backend: row.get(10)?,
         run_order: row.get(11)?,
-        end: ended.zip(reason),
-    })
+    };
+    let end = ended.zip(reason);
+    Ok(PastInvocation { begun, end })
 }
 
-/// A status column; an unknown one is an error of the file.
+/// A status column of what may not have ended.
 fn status(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Status>> {
-    let Some(text) = row.get_ref(column)?.as_str_or_null()? else {
-        return Ok(None);
-    };
-    text.parse().map(Some).map_err(|problem: String| {
-        rusqlite::Error::FromSqlConversionFailure(
-            column,
-            rusqlite::types::Type::Text,
-            problem.into(),
-        )
+    match row.get_ref(column)? {
+        ValueRef::Null => Ok(None),
+        _ => parsed(row, column, str::parse).map(Some),
+    }
+}
+
+/// A column of words that are known; an unknown one is an error of the file.
+fn parsed<T>(
+    row: &Row<'_>,
+    column: usize,
+    parse: fn(&str) -> Result<T, String>,
+) -> rusqlite::Result<T> {
+    parse(row.get_ref(column)?.as_str()?).map_err(|problem| {
+        let kind = rusqlite::types::Type::Text;
+        rusqlite::Error::FromSqlConversionFailure(column, kind, problem.into())
     })
 }

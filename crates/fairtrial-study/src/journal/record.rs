@@ -55,6 +55,22 @@ impl Status {
         }
     }
 
+    /// As the evaluation of an output has it: its success is called `ok`.
+    pub fn evaluation_name(self) -> &'static str {
+        match self {
+            Self::Success => "ok",
+            other => other.name(),
+        }
+    }
+
+    /// Of an evaluation, by [`Status::evaluation_name`].
+    pub(super) fn of_evaluation(text: &str) -> Result<Self, String> {
+        match text {
+            "ok" => Ok(Self::Success),
+            other => other.parse(),
+        }
+    }
+
     /// Whether the attempt ended of its own: only such ends count as attempts, and only they are shown.
     pub fn is_its_own(self) -> bool {
         !matches!(self, Self::Cancelled | Self::Lost | Self::Skipped)
@@ -80,6 +96,57 @@ impl FromStr for Status {
             .into_iter()
             .find(|status| status.name() == text)
             .ok_or_else(|| format!("`{text}` is no status"))
+    }
+}
+
+/// Where an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It waited too long for its turn.
+    Queue,
+    /// Before the agent could begin.
+    Setup,
+    /// In the agent.
+    Agent,
+    /// The agent gave no valid result.
+    Result,
+    /// The engine failed.
+    Engine,
+    /// In another program, whose record was taken over.
+    Imported,
+}
+
+impl Stage {
+    const ALL: [Self; 6] = [
+        Self::Queue,
+        Self::Setup,
+        Self::Agent,
+        Self::Result,
+        Self::Engine,
+        Self::Imported,
+    ];
+
+    /// As tables have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Setup => "setup",
+            Self::Agent => "agent",
+            Self::Result => "result",
+            Self::Engine => "engine",
+            Self::Imported => "imported",
+        }
+    }
+}
+
+impl FromStr for Stage {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|stage| stage.name() == text)
+            .ok_or_else(|| format!("`{text}` is no stage"))
     }
 }
 
@@ -150,8 +217,8 @@ pub struct Finish {
     pub status: Status,
     /// What the engine said, if there was a trial.
     pub verdict: Option<String>,
-    /// Where: `agent`, `setup`, `result`, `engine`, `imported`.
-    pub stage: String,
+    /// Where.
+    pub stage: Stage,
     /// When, in nanoseconds since 1970.
     pub finished_at_ns: i64,
     /// Error, exit, times and isolation, as JSON.
@@ -179,8 +246,8 @@ pub struct Evaluation {
     pub number: u32,
     /// By whom.
     pub evaluator_sha256: String,
-    /// How: `ok`, or as an attempt ends.
-    pub status: String,
+    /// How: see [`Status::evaluation_name`].
+    pub status: Status,
     /// The rows, as a JSON list.
     pub rows: String,
     /// Error, exit and times, as JSON.
@@ -189,20 +256,20 @@ pub struct Evaluation {
 
 /// What is done with a run, and why (ST-66).
 #[derive(Debug, Clone)]
-pub struct Decision {
+pub(crate) struct Decision {
     /// By this invocation.
     pub invocation: i64,
     /// With this run.
     pub run_id: String,
     /// `run`, `evaluate`, `rerun`, or `reuse` of what was accepted.
-    pub action: String,
+    pub action: &'static str,
     /// Why.
     pub reason: String,
 }
 
 /// One thing to be remembered.
 #[derive(Debug, Clone)]
-pub enum Record {
+pub(crate) enum Record {
     /// The command began.
     Invocation(Invocation),
     /// The command ended.
@@ -211,8 +278,8 @@ pub enum Record {
         id: i64,
         /// When.
         ended_at_ns: i64,
-        /// Why: `finished`, `stopped`, `interrupted`, `failed`.
-        reason: String,
+        /// Why.
+        reason: &'static str,
     },
     /// Bytes under their SHA-256; those that are there are there.
     Blob {

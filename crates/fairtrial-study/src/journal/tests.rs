@@ -33,7 +33,7 @@ fn finish(id: StartId, run_id: &str, status: Status) -> Record {
         seq: 1,
         status,
         verdict: Some("ok".into()),
-        stage: "agent".into(),
+        stage: Stage::Agent,
         finished_at_ns: 9,
         outcome: "{}".into(),
         result: Some("{\"output\":{}}".into()),

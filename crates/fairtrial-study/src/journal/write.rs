@@ -30,7 +30,7 @@ enum Command {
 
 /// What a journal says of itself.
 #[derive(Debug)]
-pub struct Meta<'a> {
+pub(crate) struct Meta<'a> {
     /// The study.
     pub study_id: &'a str,
     /// Its mode.
@@ -41,7 +41,7 @@ pub struct Meta<'a> {
 
 /// A journal that is being written.
 #[derive(Debug)]
-pub struct Journal {
+pub(crate) struct Journal {
     commands: Option<Sender<Command>>,
     thread: Option<JoinHandle<()>>,
     next_start: AtomicI64,
@@ -53,7 +53,7 @@ pub struct Journal {
 
 impl Journal {
     /// Opens the journal of a directory, or makes one there. `who` is what a second writer is told.
-    pub fn open(directory: &Path, meta: &Meta<'_>, who: &str) -> Result<Self, JournalError> {
+    pub(crate) fn open(directory: &Path, meta: &Meta<'_>, who: &str) -> Result<Self, JournalError> {
         let lock = Lock::take(directory, who)?;
         let path = directory.join(FILE_NAME);
         let mut database = Connection::open(&path).map_err(JournalError::database(&path))?;
@@ -87,13 +87,13 @@ impl Journal {
     }
 
     /// A number for a start.
-    pub fn next_start(&self) -> StartId {
+    pub(crate) fn next_start(&self) -> StartId {
         StartId(self.next_start.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Has records committed, in the order of the calls; `done` hears when they are. It is called on the writer's
     /// thread and must not wait.
-    pub fn append(
+    pub(crate) fn append(
         &self,
         records: Vec<Record>,
         done: impl FnOnce(Result<(), Arc<JournalError>>) + Send + 'static,
@@ -102,17 +102,17 @@ impl Journal {
     }
 
     /// Commits records and waits for it.
-    pub fn record(&self, records: Vec<Record>) -> Result<(), Arc<JournalError>> {
+    pub(crate) fn record(&self, records: Vec<Record>) -> Result<(), Arc<JournalError>> {
         self.wait(|done| Command::Append(records, done))
     }
 
     /// Waits until all that was appended survives the machine's death.
-    pub fn sync(&self) -> Result<(), Arc<JournalError>> {
+    pub(crate) fn sync(&self) -> Result<(), Arc<JournalError>> {
         self.wait(Command::Sync)
     }
 
     /// Reads beside the writer.
-    pub fn reader(&self) -> Result<Reader, JournalError> {
+    pub(crate) fn reader(&self) -> Result<Reader, JournalError> {
         Reader::open(&self.directory)
     }
 

@@ -1,6 +1,6 @@
 //! What must agree across a study: names, references, columns, budgets.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::fault::{Place, short, suggestion};
 use crate::node::{Content, Node};
@@ -28,59 +28,85 @@ pub(crate) fn names(reader: &mut Reader, factors: &[Factor], blocks: &[Block]) {
     let block_names: Vec<_> = blocks.iter().map(|b| (b.name.as_str(), &b.place)).collect();
     unique(reader, &factor_names, "factor");
     unique(reader, &block_names, "block");
+    let of_factors: HashSet<&str> = factor_names.iter().map(|(name, _)| *name).collect();
     for (name, place) in &block_names {
-        if factor_names.iter().any(|(other, _)| other == name) {
+        if of_factors.contains(name) {
             let message = format!("`{}` names a factor and a block", short(name));
             reader.dubious(place, "repeated_name", message, "rename one");
         }
     }
-    let columns: Vec<(String, &Place)> = factor_names
-        .iter()
-        .map(|(name, place)| ((*name).to_owned(), *place))
-        .chain(
-            block_names
-                .iter()
-                .map(|(name, place)| (format!("block_{name}"), *place)),
-        )
+    let all: HashSet<&str> = of_factors
+        .into_iter()
+        .chain(block_names.iter().map(|(name, _)| *name))
         .collect();
-    for (index, (column, place)) in columns.iter().enumerate() {
-        let earlier = columns[..index].iter().map(|(other, _)| other.as_str());
-        let taken: Vec<_> = CONDITION_COLUMNS.into_iter().chain(earlier).collect();
+    let of_blocks = block_names
+        .iter()
+        .map(|(name, place)| (format!("block_{name}"), *place));
+    let columns = factor_names
+        .iter()
+        .map(|(name, place)| ((*name).to_owned(), *place));
+    let mut taken = Taken::default();
+    for (column, place) in columns.chain(of_blocks) {
         let message = |other: &str| {
-            format!(
-                "the column `{}` would stand for `{other}` as well",
-                short(column)
-            )
+            let column = short(&column);
+            format!("the column `{column}` would stand for `{other}` as well")
         };
-        if let Some(other) = taken.iter().find(|other| **other == column) {
+        let hint = "rename the factor or block";
+        if let Some(other) = taken.by(&column) {
             // Two factors of one name are reported as such.
-            if !factor_names
-                .iter()
-                .chain(&block_names)
-                .any(|(name, _)| name == other)
-                || CONDITION_COLUMNS.contains(other)
-                || column.starts_with("block_")
-            {
-                reader.fault(
-                    place,
-                    "column",
-                    message(other),
-                    "rename the factor or block",
-                );
+            let is_said = other == column
+                && all.contains(other)
+                && !CONDITION_COLUMNS.contains(&other)
+                && !column.starts_with("block_");
+            if other != column {
+                reader.dubious(place, "column", message(other), hint);
+            } else if !is_said {
+                reader.fault(place, "column", message(other), hint);
             }
-        } else if let Some(other) = taken
-            .iter()
-            .find(|other| other.eq_ignore_ascii_case(column))
-        {
-            let message = message(other);
-            reader.dubious(place, "column", message, "rename the factor or block");
         }
+        taken.add(column);
+    }
+}
+
+/// Columns that are taken, looked up without going through all of them: there may be 100,000.
+struct Taken {
+    exact: HashSet<String>,
+    /// The first of those that differ in case only.
+    folded: HashMap<String, String>,
+}
+
+impl Default for Taken {
+    fn default() -> Self {
+        let mut taken = Self {
+            exact: HashSet::new(),
+            folded: HashMap::new(),
+        };
+        for column in CONDITION_COLUMNS {
+            taken.add(column.to_owned());
+        }
+        taken
+    }
+}
+
+impl Taken {
+    fn add(&mut self, column: String) {
+        let folded = column.to_ascii_lowercase();
+        self.folded.entry(folded).or_insert_with(|| column.clone());
+        self.exact.insert(column);
+    }
+
+    /// The column of that name, else the first that differs from it in case only.
+    fn by(&self, column: &str) -> Option<&str> {
+        let exact = self.exact.get(column);
+        let found = exact.or_else(|| self.folded.get(&column.to_ascii_lowercase()));
+        found.map(String::as_str)
     }
 }
 
 fn unique(reader: &mut Reader, names: &[(&str, &Place)], what: &str) {
-    for (index, (name, place)) in names.iter().enumerate() {
-        if names[..index].iter().any(|(other, _)| other == name) {
+    let mut seen = HashSet::new();
+    for (name, place) in names {
+        if !seen.insert(*name) {
             let message = format!("{what} `{}` is given twice", short(name));
             reader.fault(place, "repeated_name", message, "rename one");
         }
@@ -285,12 +311,13 @@ fn refer(
     what: &str,
 ) {
     let places = item_places(study, key, field);
+    let there: HashSet<&str> = known.iter().map(String::as_str).collect();
     for (item, place) in study.list(key).iter().zip(&places) {
         let Some(Value::List(names)) = item.get(field) else {
             continue;
         };
         for name in names.iter().filter_map(Value::as_text) {
-            if !known.iter().any(|known| known == name) && name != "?" {
+            if !there.contains(name) && name != "?" {
                 let message = format!("`{}` in `{field}` is no {what}", short(name));
                 let hint = suggestion(name, known.iter().map(String::as_str));
                 reader.fault(place, "unknown_name", message, hint);

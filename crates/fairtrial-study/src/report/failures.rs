@@ -70,10 +70,10 @@ impl Failures {
         let outcome = &record.evaluation_outcome;
         let metrics = outcome.get("metrics");
         let wall = metrics.and_then(|metrics| metrics.get("wall_s"));
-        self.put(&record.evaluation_status, &error, || Example {
+        self.put(record.evaluation_name(), &error, || Example {
             run_id: record.run_id.clone(),
             whose: whose(),
-            cause: format!("evaluation {}", record.evaluation_status),
+            cause: format!("evaluation {}", record.evaluation_name()),
             latency_s: wall.and_then(Value::as_number).unwrap_or(0.0),
             error: cut(&error, 600),
             outputs: outputs([("traceback", traceback(outcome))]),

@@ -56,7 +56,7 @@ impl Gathered {
         for invocation in export.reader.invocations()? {
             gathered
                 .timeline
-                .invocation(invocation.id, invocation.started_at_ns);
+                .invocation(invocation.begun.id, invocation.begun.started_at_ns);
         }
         let mut values = Vec::new();
         export.records(|run, record| {

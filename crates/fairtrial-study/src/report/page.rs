@@ -1,7 +1,7 @@
 //! The page: head, overview, sections.
 
 use crate::clock::{Precision, time_text};
-use crate::journal::{History, InvocationRow};
+use crate::journal::{History, PastInvocation};
 use crate::plan::Plan;
 use crate::report::chart::strip;
 use crate::report::gather::Gathered;
@@ -18,7 +18,7 @@ const MOST_STRIPS: usize = 12;
 pub(crate) struct Source<'s> {
     pub(crate) plan: &'s Plan<'s>,
     pub(crate) history: &'s History,
-    pub(crate) invocations: &'s [InvocationRow],
+    pub(crate) invocations: &'s [PastInvocation],
     pub(crate) accepted: &'s [(String, String)],
     /// `fairtrial.json`
     pub(crate) seal: &'s Value,
@@ -106,7 +106,7 @@ fn overview(out: &mut String, source: &Source<'_>, gathered: &Gathered) {
     let spent = source
         .invocations
         .iter()
-        .filter_map(|one| Some((one.end.as_ref()?.0 - one.started_at_ns) as f64 / 1e9));
+        .filter_map(|one| Some((one.end.as_ref()?.0 - one.begun.started_at_ns) as f64 / 1e9));
     let spent: f64 = spent.sum();
     let admissible = source.plan.admissible() as u64;
     let facts = [
@@ -218,8 +218,8 @@ fn timeline(out: &mut String, source: &Source<'_>, timeline: &Timeline) {
         let workers = source
             .invocations
             .iter()
-            .find(|one| one.id == **id)
-            .map_or(0, |one| one.workers);
+            .find(|one| one.begun.id == **id)
+            .map_or(0, |one| one.begun.workers);
         let title = format!(
             "Invocation {id}: {}, {}",
             counted(of_time.runs, "run"),

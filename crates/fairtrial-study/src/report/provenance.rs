@@ -54,7 +54,7 @@ fn facts(out: &mut String, source: &Source<'_>, gathered: &Gathered) {
         ("Fairtrial, of this report", code(env!("CARGO_PKG_VERSION"))),
     ];
     if let Some(last) = source.invocations.last() {
-        rows.insert(1, ("Study file, its bytes", code(&last.study_blob)));
+        rows.insert(1, ("Study file, its bytes", code(&last.begun.study_blob)));
     }
     let captured = source.manifest.get("provenance");
     for (what, key) in [
@@ -136,28 +136,28 @@ fn invocations(out: &mut String, source: &Source<'_>) {
             .end
             .as_ref()
             .map_or("no end recorded".to_owned(), |(at, reason)| {
-                let took = (at - one.started_at_ns) as f64 / 1e9;
+                let took = (at - one.begun.started_at_ns) as f64 / 1e9;
                 format!("{reason} after {}", duration(took))
             });
-        let argv = match parse_value("argv", &one.argv) {
+        let argv = match parse_value("argv", &one.begun.argv) {
             Ok(Value::List(words)) => words
                 .iter()
                 .map(Value::to_str)
                 .collect::<Vec<_>>()
                 .join(" "),
-            _ => one.argv.clone(),
+            _ => one.begun.argv.clone(),
         };
-        let changed = one.study_sha256 != source.plan.study_sha256;
+        let changed = one.begun.study_sha256 != source.plan.study_sha256;
         let changed = if changed {
             "<small>of another version of the study</small>"
         } else {
             ""
         };
         vec![
-            one.id.to_string(),
-            time_text(one.started_at_ns, Precision::Seconds),
-            short(&one.host, 80),
-            format!("{} × {}", one.workers, short(&one.backend, 80)),
+            one.begun.id.to_string(),
+            time_text(one.begun.started_at_ns, Precision::Seconds),
+            short(&one.begun.host, 80),
+            format!("{} × {}", one.begun.workers, short(&one.begun.backend, 80)),
             format!("{}{changed}", short(&ended, 80)),
             format!("<code>{}</code>", short(&argv, 300)),
         ]

@@ -7,7 +7,9 @@ use std::path::Path;
 use super::Report;
 use super::gather::Gathered;
 use super::tested::{Tested, tested};
-use crate::journal::{Decision, Finish, Invocation, Journal, Meta, Reader, Record, Start, Status};
+use crate::journal::{
+    Decision, Finish, Invocation, Journal, Meta, Reader, Record, Stage, Start, Status,
+};
 use crate::plan::{Plan, RunSpec};
 use crate::study::Study;
 use crate::tables::{Export, ExportOptions};
@@ -88,7 +90,7 @@ fn record(directory: &Path, plan: &Plan<'_>, mut give: impl FnMut(&RunSpec<'_>) 
             seq: 1,
             status: given.status,
             verdict: Some("ok".into()),
-            stage: "agent".into(),
+            stage: Stage::Agent,
             finished_at_ns: at + 900_000,
             outcome: outcome.to_string(),
             result: (!given.result.is_empty()).then_some(given.result),
@@ -100,7 +102,7 @@ fn record(directory: &Path, plan: &Plan<'_>, mut give: impl FnMut(&RunSpec<'_>) 
     records.push(Record::Decision(Decision {
         invocation: 1,
         run_id: "run-000000000000".into(),
-        action: "reuse".into(),
+        action: "reuse",
         reason: "accepted: agent changed".into(),
     }));
     journal.record(records).unwrap();

@@ -9,7 +9,7 @@ use super::{Export, ExportError};
 use crate::clock::{Precision, time_text};
 use crate::compat::Compat;
 use crate::describe::{family, recorded_problem};
-use crate::journal::{FinishRow, StartRow, Status};
+use crate::journal::{Finish, Start, Status};
 use crate::json_text::parse_value;
 use crate::plan::RunSpec;
 use crate::run_record::RunRecord;
@@ -105,8 +105,8 @@ fn native(run: &RunSpec<'_>, record: &RunRecord, mask: bool) -> Vec<Value> {
     vec![
         int(record.attempts),
         text(record.finish.verdict.as_deref()),
-        Value::text(&record.finish.stage),
-        Value::text(&record.evaluation_status),
+        Value::text(record.finish.stage.name()),
+        Value::text(record.evaluation_name()),
         int(run.order()),
         Value::Text(format!("{:016x}", run.seed64)),
         Value::text(&record.start.identity),
@@ -237,8 +237,8 @@ pub(super) fn attempts(
 
 fn attempt(
     mask: bool,
-    start: &StartRow,
-    finish: Option<&FinishRow>,
+    start: &Start,
+    finish: Option<&Finish>,
     outcome: Option<&Value>,
     output: Option<&Value>,
 ) -> Vec<Value> {
@@ -260,7 +260,7 @@ fn attempt(
         int(start.attempt),
         Value::text(status.name()),
         text(finish.and_then(|finish| finish.verdict.as_deref())),
-        text(finish.map(|finish| finish.stage.as_str())),
+        text(finish.map(|finish| finish.stage.name())),
         time(start.started_at_ns),
         finish.map_or(Value::Null, |finish| time(finish.finished_at_ns)),
         error("type"),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use fairtrial_exec::{
     Backend, Call, Captured, EngineError, Event, InForce, Metrics, Outcome, Shutdown, Verdict,
 };
-use fairtrial_study::journal::Reader;
+use fairtrial_study::JournalReader;
 use fairtrial_study::{Mode, Pace, Plan, Request, Stop, Study, Wishes, execute};
 use tokio::sync::watch;
 
@@ -63,7 +63,7 @@ async fn attempts(errors: Vec<EngineError>, retries: u32) -> Vec<String> {
     let (_stop, stopped) = watch::channel(Stop::No);
     let done = execute(&request, || backend, stopped, |_| {}).await;
     done.unwrap_or_else(|error| panic!("{error}"));
-    let reader = Reader::open(directory.path()).expect("a journal");
+    let reader = JournalReader::open(directory.path()).expect("a journal");
     let run_id = plan.runs().next().expect("one run").run_id.to_string();
     let starts = reader.starts_of(&run_id).expect("starts");
     let status = |id| {

@@ -269,3 +269,42 @@ fn a_design_table_is_csv_or_json() {
         assert!(done.stderr.starts_with(message), "{}", done.stderr);
     }
 }
+
+/// ST-4, ST-18, ST-65: what `files` name belongs to an agent, so a name that leads nowhere is told.
+#[test]
+fn files_that_are_not_there_are_told_and_patterns_that_are_none_refused() {
+    let shell = Shell::new();
+    shell.write("agent.py", "def go(run): return {'output': {}}\n");
+    shell.write("data/one.txt", "1");
+    let study = |files: &str| {
+        let text = format!(
+            "study_id: s\ntitle: t\nagents:\n  a: {{python: 'agent.py:go', files: [{files}]}}\nproblems: {{p: {{files: \
+             ['data/*']}}}}\n"
+        );
+        shell.write("study.yaml", &text);
+    };
+    study("'data/*.txt', 'data/*.csv'");
+    let warning = "study.yaml:4:6: warning: `files` names `data/*.csv`, and there is none; patterns are relative to the \
+                   study file\n";
+    for words in [
+        &["plan", "study.yaml"][..],
+        &["run", "study.yaml", "--out", "out"],
+    ] {
+        let done = shell.fairtrial(words.iter().copied()).run();
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        assert!(done.stderr.starts_with(warning), "{}", done.stderr);
+    }
+    let strict = shell.fairtrial(["plan", "study.yaml", "--strict"]).run();
+    assert_eq!(strict.code, Some(2), "{}", strict.stderr);
+    study("'data/[*'");
+    for words in [
+        &["plan", "study.yaml"][..],
+        &["run", "study.yaml", "--out", "other"],
+    ] {
+        let done = shell.fairtrial(words.iter().copied()).run();
+        assert_eq!(done.code, Some(2), "{}", done.stdout);
+        let fault = "study.yaml:4:6: `files`: `data/[*`: it is no pattern: at 5: ";
+        assert!(done.stderr.contains(fault), "{}", done.stderr);
+    }
+    assert!(!shell.path().join("other").exists());
+}

@@ -116,7 +116,7 @@ fn a_file_of_the_required_keys_has_every_default() {
     assert_eq!(spec, expected);
     assert_eq!(spec.repo.path, Path::new("/project"));
     assert_eq!(spec.places.file, Some(PathBuf::from("/project/EVAL.yaml")));
-    assert_eq!(spec.places.directory(), Some(Path::new("/project")));
+    assert_eq!(spec.places.directory(), Path::new("/project"));
     assert_eq!(spec.measure.settings(Metric::Wall), Settings::default());
 }
 

@@ -235,3 +235,23 @@ fn what_stands_in_the_way_is_named() {
     let error = place.slot.reset().unwrap_err().to_string();
     assert!(error.contains("`pkg/b`"), "{error}");
 }
+
+/// CA-30, CA-45
+#[test]
+fn a_slot_that_was_put_elsewhere_is_given_up() {
+    let mut place = Place::new();
+    let (path, other) = (place.slot.path().to_owned(), place.dir.path().join("other"));
+    fs::rename(&path, &other).unwrap();
+    assert_eq!(
+        place.slot.reset().unwrap_err().kind(),
+        io::ErrorKind::NotFound
+    );
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("theirs"), "x").unwrap();
+    let error = place.slot.reset().unwrap_err().to_string();
+    assert_eq!(error, "the slot itself was replaced");
+    symlink(&other, place.dir.path().join("link")).unwrap();
+    fs::remove_dir_all(&path).unwrap();
+    fs::rename(place.dir.path().join("link"), &path).unwrap();
+    assert!(place.slot.reset().is_err());
+}

@@ -4,6 +4,7 @@
 //! after the interpreter (`landlock,cgroups`) the engine does without: so the fallbacks of isolation are measured.
 
 mod levels;
+mod workspaces;
 
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::OwnedFd;
@@ -100,6 +101,7 @@ impl Bench {
             Some("tree") => self.tree(word(1)?, number(2)?).await,
             Some("beside") => self.beside(word(1)? == "bombs", number(2)?).await,
             Some("crowd") => self.crowd(number(1)?).await,
+            Some("workspace") => self.workspace(word(1)?, number(2)?).await,
             Some("flat") => self.flat(number(1)?, number(2)?).await,
             other => Err(format!("no experiment is called {other:?}").into()),
         }

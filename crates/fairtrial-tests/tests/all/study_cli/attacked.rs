@@ -318,3 +318,37 @@ fn a_checkpoint_that_does_not_fit_is_named_and_its_run_executed() {
     );
     assert!(done.stdout.contains("2 run now"), "{}", done.stdout);
 }
+
+/// ST-57, ST-79: what cannot be read is not shown as nothing, nor run again for that.
+#[test]
+fn a_damaged_record_is_refused_by_who_reads_it() {
+    let shell = Shell::new();
+    shell.write("agent.py", "def go(run): raise ValueError('no')\n");
+    shell.write(
+        "study.yaml",
+        "study_id: d\ntitle: D\nagents: {a: 'agent.py:go'}\noutput_dir: out\n",
+    );
+    ends(&run(&shell, &["run", "study.yaml"]), 3);
+    let change = |to: &str| {
+        let script = format!(
+            "import sqlite3\nwith sqlite3.connect('out/journal.sqlite') as journal:\n    journal.execute({:?})",
+            format!("UPDATE finishes SET {to}")
+        );
+        python(&shell, &script);
+    };
+    change("outcome = '{\"error\": '");
+    let status = run(&shell, &["status", "out"]);
+    ends(&status, 2);
+    let place = "out/journal.sqlite` is no journal of a study: what it holds of run-";
+    assert!(status.stderr.contains(place), "{}", status.stderr);
+    assert!(status.stderr.contains("journal:1:11"), "{}", status.stderr);
+    change("stage = 'nowhere'");
+    for words in [
+        &["plan", "study.yaml"][..],
+        &["plan", "study.yaml", "--json"],
+    ] {
+        let plan = run(&shell, words);
+        assert_ne!(plan.code, Some(0), "{}", plan.stdout);
+        assert!(plan.stderr.contains("no stage"), "{}", plan.stderr);
+    }
+}

@@ -156,16 +156,84 @@ async fn a_second_signal_ends_at_once_who_does_not_end_by_itself() {
         shell.path().join("tidied").exists()
     })
     .await;
-    wait_until("all is recorded", || {
-        ask(&shell, "out", "SELECT count(*) FROM invocation_ends") == ["1"]
-    })
-    .await;
     running.signal(Signal::INT);
     ends(&running.end(), 130);
     assert_eq!(
         ask(&shell, "out", "SELECT status FROM finishes"),
         ["cancelled"]
     );
+    assert_eq!(
+        ask(&shell, "out", "SELECT reason FROM invocation_ends"),
+        ["interrupted"]
+    );
+    assert!(shell.processes().is_empty());
+    assert!(!shell.path().join("out/runs.csv").exists(), "no export");
+}
+
+/// ST-55: nor is the last export waited for. What is there is whole, and a resume makes up for the rest.
+#[tokio::test]
+async fn a_second_signal_cuts_the_last_export_short() {
+    let shell = Shell::new();
+    shell.write("agent.py", "def go(run): return {'output': {}}\n");
+    shell.write(
+        "study.yaml",
+        "study_id: e\ntitle: E\nfactors: {f: [1, 2]}\nagents: {a: 'agent.py:go'}\n",
+    );
+    std::fs::create_dir(shell.path().join("out")).expect("it can be made");
+    // Whoever writes this file waits for us.
+    let held = std::fs::File::create(shell.path().join("out/.runs.csv.new")).expect("a file");
+    held.lock().expect("nobody else has it");
+    let running = shell
+        .fairtrial(["run", "study.yaml", "--out", "out"])
+        .start();
+    wait_until("the export began", || {
+        shell.path().join("out/conditions.csv").exists()
+            || shell.path().join("out/.conditions.csv.new").exists()
+    })
+    .await;
+    running.signal(Signal::INT);
+    running.signal(Signal::TERM); // another one: two that are the same may arrive as one
+    ends(&running.end(), 130);
+    let there = files(&shell, "out");
+    assert!(!there.contains_key("runs.csv") && !there.contains_key("fairtrial.json"));
+    drop(held);
+    ends(&run(&shell, &["resume", "out"]), 0);
+    assert_eq!(table(&shell, "out/runs.csv").len(), 2);
+    assert_eq!(ask(&shell, "out", "SELECT count(*) FROM starts"), ["2"]);
+    ends(&run(&shell, &["verify", "out"]), 0);
+}
+
+/// ST-46: a run that was stopped keeps what it had written by then, and how it ended.
+#[tokio::test]
+async fn what_a_stopped_run_had_written_is_kept() {
+    let shell = Shell::new();
+    let place = shell.path().display();
+    shell.write(
+        "agent.py",
+        "import pathlib, sys, time\ndef go(run):\n    print('half way')\n    print('so far', file=sys.stderr)\n    \
+         pathlib.Path(run['problem']['payload']['place'], 'waits').touch()\n    time.sleep(60)\n",
+    );
+    shell.write(
+        "study.yaml",
+        &format!(
+            "study_id: w\ntitle: W\nagents: {{a: {{python: 'agent.py:go', sandbox: none}}}}\nproblems: {{p: {{payload: \
+             {{place: '{place}'}}}}}}\n"
+        ),
+    );
+    let running = shell
+        .fairtrial(["run", "study.yaml", "--out", "out"])
+        .start();
+    wait_until("the run began", || shell.path().join("waits").exists()).await;
+    running.signal(Signal::INT);
+    ends(&running.end(), 130);
+    let kept = |what: &str| ask(&shell, "out", &format!("SELECT {what} FROM finishes"));
+    assert_eq!(kept("status || ' ' || verdict"), ["cancelled cancelled"]);
+    assert_eq!(kept("trim(stdout, char(10))"), ["half way"]);
+    assert_eq!(kept("trim(stderr, char(10))"), ["so far"]);
+    let of_outcome = |path: &str| kept(&format!("json_extract(outcome, '{path}')"));
+    assert_eq!(of_outcome("$.error.message"), ["stopped with the study"]);
+    let wall: f64 = of_outcome("$.metrics.wall_s")[0].parse().expect("a number");
+    assert!(wall > 0.0 && of_outcome("$.in_force.digest")[0] != "None");
     assert!(shell.processes().is_empty());
 }
 

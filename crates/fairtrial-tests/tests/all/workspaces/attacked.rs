@@ -110,6 +110,21 @@ async fn a_shared_directory_cannot_be_made_writable() {
     }
 }
 
+/// Who is root without privileges owns files by which the kernel is told whose program to run.
+#[tokio::test]
+async fn at_strict_the_kernels_settings_cannot_be_written() {
+    let ground = Ground::new(&[]);
+    let strict = |kind: &Kind| kind.level == Level::Strict;
+    let script = "
+        for file in sys/kernel/core_pattern sys/kernel/modprobe sysrq-trigger; do
+            test ! -w /proc/$file || echo $file
+        done";
+    for kind in kinds().into_iter().filter(strict) {
+        let outcome = ground.run(kind, script.trim_start()).await;
+        assert_eq!(said(&outcome, kind), "", "{kind:?}");
+    }
+}
+
 /// CA-58: whatever a command writes is seen, and is gone for the next one.
 #[tokio::test]
 async fn what_a_command_does_to_protected_paths_is_seen() {
