@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -12,7 +13,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use crate::story::PATIENCE;
 
 /// A run of the binary to be.
-pub struct Cli(Command);
+pub struct Cli(Command, Duration);
 
 /// A run under way. Dropped before its end, it is killed.
 pub struct Running {
@@ -20,6 +21,7 @@ pub struct Running {
     stdin: Option<ChildStdin>,
     stdout: Receiver<String>,
     stderr: Receiver<String>,
+    patience: Duration,
 }
 
 /// A run that ended.
@@ -43,7 +45,14 @@ impl Cli {
         let mut command = Command::new(binary());
         command.args(args).stdin(Stdio::null());
         command.env("FAIRTRIAL_SANDBOX", "none"); // as in `bare`
-        Self(command)
+        Self(command, PATIENCE)
+    }
+
+    /// For a run that may be silent for so long on a machine with much else to do.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.1 = patience;
+        self
     }
 
     /// In this directory.
@@ -90,7 +99,7 @@ impl Cli {
             };
         }
         command.current_dir(self.0.get_current_dir().expect("it has one"));
-        Self(command)
+        Self(command, self.1)
     }
 
     /// As the leader of a process group of its own, as a shell starts a job.
@@ -115,8 +124,10 @@ impl Cli {
     /// Starts it, to be talked with.
     #[must_use]
     pub fn start(self) -> Running {
+        let patience = self.1;
         let mut child = self.spawn();
         Running {
+            patience,
             stdin: child.stdin.take(),
             stdout: lines(child.stdout.take().expect("stdout is piped")),
             stderr: lines(child.stderr.take().expect("stderr is piped")),
@@ -196,6 +207,14 @@ impl Running {
             .expect("a line comes in time")
     }
 
+    /// The next line of its standard error.
+    #[must_use]
+    pub fn error_line(&mut self) -> String {
+        self.stderr
+            .recv_timeout(PATIENCE)
+            .expect("a line comes in time")
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("it is ours and not reaped");
@@ -205,8 +224,8 @@ impl Running {
     #[must_use]
     pub fn end(mut self) -> Finished {
         drop(self.stdin.take());
-        let stdout = rest(&self.stdout);
-        let stderr = rest(&self.stderr);
+        let stdout = rest(&self.stdout, self.patience);
+        let stderr = rest(&self.stderr, self.patience);
         Finished {
             code: self.wait().code(),
             stdout,
@@ -254,10 +273,10 @@ fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-fn rest(lines: &Receiver<String>) -> String {
+fn rest(lines: &Receiver<String>, patience: Duration) -> String {
     let mut text = String::new();
     loop {
-        match lines.recv_timeout(PATIENCE) {
+        match lines.recv_timeout(patience) {
             Ok(line) => text += &line,
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return text,
             Err(timeout) => panic!("{timeout}: it does not end; so far: {text}"),

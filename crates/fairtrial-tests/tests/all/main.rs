@@ -14,6 +14,7 @@ mod delegated;
 mod dispatch;
 mod doctor_cli;
 mod environment;
+mod evaluate_cli;
 mod exec_cli;
 mod fallbacks;
 mod faults;

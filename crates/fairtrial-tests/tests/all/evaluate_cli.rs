@@ -1,0 +1,13 @@
+//! Evaluations as a user runs them: `fairtrial evaluate` on small repositories of their own.
+
+mod base;
+mod checked;
+mod correctness;
+mod ends;
+mod racing;
+mod resuming;
+mod search;
+mod stopping;
+mod trial;
+mod untouched;
+mod workspaces;
