@@ -170,8 +170,10 @@ impl Evaluator {
                 .into_iter()
                 .map(|why| format!("one slot less: {why}")),
         );
+        let mut ground = self.ground(places, &root, &snapshot, kind)?;
+        ground.hidden.extend(listing.history.clone());
         let checking = Checking {
-            ground: self.ground(places, &root, &snapshot, kind)?,
+            ground,
             layers,
             lock: self.lock.clone(),
             protect: protect(&self.spec)?,
