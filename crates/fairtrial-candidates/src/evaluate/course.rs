@@ -77,7 +77,9 @@ impl<'a> Course<'a> {
     pub(crate) async fn welcome(&mut self, newcomers: Vec<Newcomer>) -> Result<(), EvaluateError> {
         let first = self.field.entries.len();
         let (todo, warning) = self.reception.take_in(&mut self.field, newcomers).await?;
-        self.scene.warn(warning);
+        for warning in warning.into_iter().chain(self.field.doubts(first)) {
+            self.scene.warn(Some(warning));
+        }
         for number in first..self.field.entries.len() {
             self.tell(number);
         }

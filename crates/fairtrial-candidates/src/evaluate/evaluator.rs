@@ -110,7 +110,8 @@ impl Evaluator {
         };
         let mut field = Field::default();
         let (_, warning) = reception.take_in(&mut field, newcomers).await?;
-        let warnings = listing.warnings.iter().cloned().chain(warning).collect();
+        let warnings = listing.warnings.iter().cloned().chain(warning);
+        let warnings = warnings.chain(field.doubts(0)).collect();
         Ok(Checklist::new(
             &self.spec,
             facts(&listing, frozen.hash()),

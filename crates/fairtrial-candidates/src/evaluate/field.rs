@@ -230,6 +230,16 @@ impl Field {
         lineages(&ancestors)
     }
 
+    /// What people should be told of where those from `first` on come from (CA-19).
+    pub(crate) fn doubts(&self, first: Number) -> Vec<String> {
+        let new = &self.entries[first..];
+        if new.iter().all(|entry| entry.parent.is_none()) {
+            return Vec::new();
+        }
+        let lineages = self.lineages().into_iter().skip(first);
+        lineages.filter_map(|lineage| lineage.warning).collect()
+    }
+
     /// The candidate with this id.
     pub(crate) fn find(&self, id: &str) -> Option<Number> {
         self.by_id.get(id).copied()

@@ -98,6 +98,9 @@ impl Races {
         field: &mut Field,
     ) -> Result<Report, EvaluateError> {
         let round = self.rounds + 1;
+        // Whoever was tested first is not to run first: the order comes of the seed alone (CA-63).
+        let mut ids = ids.to_vec();
+        ids.sort();
         let entrants: Vec<Entrant> = ids.iter().filter_map(|id| entrant(field, id)).collect();
         self.make_trees(&entrants, scene, field).await?;
         self.calibrate(scene).await?;
@@ -107,10 +110,9 @@ impl Races {
         } else {
             let (machine, runs_before) =
                 (scene.machine.clone(), scene.telling.runs()?.len() as u64);
-            let entrants = ids.to_vec();
             scene.telling.keep(&Record::Race {
                 round,
-                entrants,
+                entrants: ids,
                 machine,
                 runs_before,
             })?;
@@ -362,6 +364,10 @@ fn entrant(field: &Field, id: &str) -> Option<Entrant> {
 fn tell(scene: &Scene, field: &mut Field, id: &str, state: State, failure: Option<Failure>) {
     let Some(number) = field.find(id) else { return };
     let entry = &mut field.entries[number];
+    // Of who is measured again nothing new is told: states only advance (CA-93).
+    if state <= entry.state {
+        return;
+    }
     entry.state = state;
     entry.failure = failure;
     scene.telling.tell(Event::Candidate {

@@ -43,6 +43,8 @@ pub(crate) struct Listing {
     pub(crate) dirty: bool,
     /// What people should be told.
     pub(crate) warnings: Vec<String>,
+    /// Where git keeps the history, if that is outside the repository's directory: nobody is to see it (CA-31).
+    pub(crate) history: Option<PathBuf>,
 }
 
 /// Lists the base.
@@ -50,7 +52,12 @@ pub(crate) async fn list<B: Backend>(
     git: &Git<'_, B>,
     wanted: &Wanted<'_>,
 ) -> Result<Listing, EvaluateError> {
-    let mut listing = match (git.work_tree(wanted.root).await?, wanted.commit) {
+    let tree = git.work_tree(wanted.root).await?;
+    let history = match &tree {
+        Some(tree) => Some(git.common_dir(tree).await?),
+        None => None,
+    };
+    let mut listing = match (tree, wanted.commit) {
         (Some(tree), Some(name)) => of_commit(git, wanted, &tree, name).await?,
         (Some(tree), None) => as_it_stands(git, wanted, &tree).await?,
         (None, Some(name)) => {
@@ -71,6 +78,7 @@ pub(crate) async fn list<B: Backend>(
         .retain(|path| is_wanted(path, &never, wanted.exclude));
     listing.files.sort_unstable();
     listing.files.dedup();
+    listing.history = history.filter(|place| !place.starts_with(wanted.root));
     Ok(listing)
 }
 
@@ -107,6 +115,7 @@ async fn as_it_stands<B: Backend>(
         commit: git.commit(tree, "HEAD").await?,
         dirty: git.is_dirty(tree).await?,
         warnings: Vec::new(),
+        history: None,
     };
     let mut repositories = vec![Vec::new()];
     while let Some(prefix) = repositories.pop() {
@@ -178,6 +187,7 @@ async fn of_commit<B: Backend>(
         commit: Some(commit.clone()),
         dirty: false,
         warnings: Vec::new(),
+        history: None,
     };
     let mut repositories = vec![(Vec::new(), tree.clone(), commit)];
     let mut number = 0;
@@ -234,6 +244,7 @@ fn plain(wanted: &Wanted<'_>) -> Result<Listing, EvaluateError> {
         commit: None,
         dirty: false,
         warnings: Vec::new(),
+        history: None,
     })
 }
 

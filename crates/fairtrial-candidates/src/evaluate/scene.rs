@@ -175,8 +175,10 @@ impl Evaluator {
             .filter(|(_, entry)| entry.kind != EntryKind::Directory);
         let files = files.filter_map(|(path, _)| TreePath::new(path).ok());
         let guard = Guard::new(protect(&self.spec)?, files);
+        let mut ground = self.ground(places, &root, &snapshot, kind)?;
+        ground.hidden.extend(listing.history.clone());
         let checking = Checking {
-            ground: self.ground(places, &root, &snapshot, kind)?,
+            ground,
             layers,
             lock: self.lock.clone(),
             guard: Arc::new(guard),

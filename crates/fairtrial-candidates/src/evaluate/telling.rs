@@ -1,7 +1,7 @@
 //! Where facts go: into the journal first, then to those who watch.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
@@ -48,8 +48,13 @@ impl Telling {
         audience: Audience,
     ) -> Result<Self, EvaluateError> {
         let path = output.join(RUNS);
-        let runs = OpenOptions::new().append(true).create(true).open(&path);
-        let runs = runs.map_err(EvaluateError::attempting(format!(
+        let opened = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(&path)
+            .and_then(|mut file| drop_torn_line(&mut file).map(|()| file));
+        let runs = opened.map_err(EvaluateError::attempting(format!(
             "opening `{}`",
             path.display()
         )))?;
@@ -86,6 +91,18 @@ impl Telling {
 
     pub(crate) fn tell(&self, event: Event) {
         self.audience.tell(event);
+    }
+}
+
+/// What follows a torn line would be read as a part of it.
+fn drop_torn_line(file: &mut File) -> io::Result<()> {
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    let whole = text.iter().rposition(|byte| *byte == b'\n');
+    let whole = whole.map_or(0, |newline| newline + 1);
+    match whole < text.len() {
+        true => file.set_len(whole as u64),
+        false => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@ mod base;
 mod checked;
 mod correctness;
 mod ends;
+mod events;
 mod racing;
 mod resuming;
 mod search;

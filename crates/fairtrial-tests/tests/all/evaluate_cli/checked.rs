@@ -154,7 +154,7 @@ fn a_submodule_that_is_not_there_is_named() {
     ends(&trial.run(&[]), 0);
 }
 
-/// CA-11, CA-14, CA-16
+/// CA-11, CA-14, CA-16, CA-19
 #[test]
 fn a_candidate_that_makes_no_sense_fails_alone() {
     let trial = Trial::new();
@@ -182,4 +182,9 @@ fn a_candidate_that_makes_no_sense_fails_alone() {
     assert_eq!(report.failure(&torn), "apply_failed");
     assert_eq!(report.of("child")["parent"], "nobody");
     assert_eq!(report.failure("child"), "");
+    let warnings = report.0["warnings"].to_string();
+    assert!(
+        warnings.contains("`nobody` of `child` is not known"),
+        "{warnings}"
+    );
 }

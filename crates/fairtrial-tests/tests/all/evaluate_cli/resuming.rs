@@ -182,6 +182,18 @@ fn a_torn_end_is_dropped_and_damage_elsewhere_is_named() {
         ends(&trial.run(&["--resume"]), 0);
         assert_eq!(trial.written().correctness(), calm.correctness());
     }
+    // As if killed while the last block was written: the race goes on, and what follows the torn line can be read.
+    let text = trial.shell.read("out/journal.jsonl");
+    let lines = text.split_inclusive('\n');
+    let in_race: String = lines
+        .take_while(|line| !line.contains("\"kind\":\"raced\""))
+        .collect();
+    trial.write("out/journal.jsonl", &in_race);
+    let text = trial.shell.read("out/runs.jsonl");
+    trial.write("out/runs.jsonl", &text[..text.len() - 20]);
+    ends(&trial.run(&["--resume"]), 0);
+    ends(&trial.run(&["--resume"]), 0);
+    assert_eq!(trial.written().correctness(), calm.correctness());
     let text = trial.shell.read("out/journal.jsonl");
     let second = text.lines().nth(1).expect("a second line").to_owned();
     trial.write(

@@ -69,6 +69,36 @@ fn without_a_history_git_finds_none() {
     assert!(text.contains("not a git repository"), "{text}");
 }
 
+/// CA-30, CA-31: nor is the user's own in reach when a part of a repository is evaluated.
+#[test]
+fn the_history_above_a_part_of_a_repository_is_out_of_reach() {
+    let trial = Trial::new();
+    trial.write("repo/part/answer.sh", "echo 42\n");
+    trial.commit();
+    let place = trial.path("seen");
+    for (number, git) in ["one-commit", "none"].into_iter().enumerate() {
+        let command = "{ ls -A ../.git; git log --format='log %an'; touch ../.git/new; } > \"$SEEN\" 2>&1; true";
+        trial.spec(&format!(
+            "repo: repo/part\noutput: out-{number}\nworkspace: {{git: {git}}}\n\
+             tests: [{{name: look, command: {command:?}, env: {{SEEN: {place:?}}}}}]\n"
+        ));
+        trial.candidates(&[right("good")]);
+        let before = trial.census("repo");
+        ends(&trial.run(&[]), 0);
+        let text = trial.shell.read("seen");
+        assert!(
+            !text.contains("HEAD") && !text.contains("somebody"),
+            "{text}"
+        );
+        assert_eq!(
+            text.contains("log fairtrial"),
+            git == "one-commit",
+            "{text}"
+        );
+        assert_eq!(trial.census("repo"), before);
+    }
+}
+
 /// CA-32: what is shared is there, and changes to it are private or refused.
 #[test]
 fn shared_directories_are_there_and_stay_as_they_are() {
