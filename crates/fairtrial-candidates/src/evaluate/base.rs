@@ -35,7 +35,7 @@ impl DirectoryBase {
     /// From the first path below a directory on, those that are below it.
     fn inside<'a>(&'a self, directory: &'a TreePath) -> impl Iterator<Item = &'a TreePath> {
         let first = TreePath::new([directory.as_bytes(), b"/\x01"].concat());
-        let from = first.map_or_else(|_| directory.clone(), |first| first);
+        let from = first.unwrap_or_else(|_| directory.clone());
         let near = self.files.range(from..);
         near.take_while(move |path| path.is_below(directory))
     }

@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn the_index_is_read_with_submodules_and_odd_names() {
-        let list = b"100644 0a 0\ta b\0160000 1c 0\tsub\0120000 2d 0\tnew\nline\0";
+        let list = b"100644 0a 0\ta b\x00160000 1c 0\tsub\x00120000 2d 0\tnew\nline\x00";
         let read: Vec<_> = records(list).filter_map(Tracked::read).collect();
         let file = |path: &[u8]| Tracked {
             path: path.to_vec(),

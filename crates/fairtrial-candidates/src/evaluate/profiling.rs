@@ -22,7 +22,7 @@ use crate::spec::{Bench, Command, Profile};
 use crate::stage::{Base, Image, Kind, Staged, TreePath};
 
 /// How long a profiler of the user's may take on each side.
-const COMMAND_TIMEOUT: Duration = Duration::from_mins(10);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// What is run under the tracer.
 struct Traced {
