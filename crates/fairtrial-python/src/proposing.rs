@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use fairtrial_candidates::search::Callable;
+use fairtrial_candidates::search::{Callable, Request as Asked};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::Value as Json;
@@ -39,7 +39,7 @@ impl Requests {
     /// The function, as an evaluation asks it.
     pub(crate) fn callable(&self) -> Callable {
         let requests = Arc::clone(&self.0);
-        Box::new(move |request| {
+        Box::new(move |request: Asked| {
             let (answer, answered) = oneshot::channel();
             requests.put(Request {
                 json: request.to_json(),

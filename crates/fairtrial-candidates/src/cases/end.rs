@@ -90,7 +90,12 @@ impl CallEnd {
             (Ended::Crash, _, Some(signal)) => format!("signal {signal}"),
             _ => self.verdict.name().replace('_', " "),
         };
-        match &*self.message {
+        // The engine's words for an exit begin with what was just said.
+        let said = self.code.map(|code| format!("exited with code {code}"));
+        let message = said
+            .and_then(|said| self.message.strip_prefix(&said))
+            .unwrap_or(&self.message);
+        match message.trim_start_matches([':', ' ']) {
             "" => fact,
             message => format!("{fact}: {message}"),
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairtrial_exec::{ChangeKind, Holder, MachineLock, Verdict};
@@ -30,7 +31,7 @@ pub(crate) struct Checking {
     pub(crate) ground: Ground,
     pub(crate) layers: Layers,
     pub(crate) lock: MachineLock,
-    pub(crate) protect: Protect,
+    pub(crate) guard: Arc<Guard>,
     pub(crate) build: Option<Build>,
     pub(crate) tests: Vec<TestCommand>,
     /// The directory of the plug-in for pytest.
@@ -185,7 +186,7 @@ impl Checking {
         test: &TestCommand,
         trust: Trust,
     ) -> Result<Tested, Box<Failure>> {
-        let (paths, protect) = (self.paths(&ran), self.protect.clone());
+        let (paths, guard) = (self.paths(&ran), Arc::clone(&self.guard));
         let (name, kind, file) = (test.name.clone(), test.results, results_file(test));
         let read = move || -> std::io::Result<Tested> {
             let outcome = &ran.outcome;
@@ -210,7 +211,7 @@ impl Checking {
             };
             Ok(Tested {
                 results: read_results(kind, left, &paths),
-                touched: touched(&ran, &protect)?,
+                touched: touched(&ran, &guard)?,
             })
         };
         Ok(aside(read).await?)
@@ -324,14 +325,35 @@ fn results_file(test: &TestCommand) -> Option<PathBuf> {
     }
 }
 
+/// What may not be touched: by globs, and which files of the base that concerns.
+#[derive(Clone, Debug)]
+pub(crate) struct Guard {
+    globs: Protect,
+    files: Vec<TreePath>,
+}
+
+impl Guard {
+    pub(crate) fn new(globs: Protect, base: impl IntoIterator<Item = TreePath>) -> Self {
+        let files = base
+            .into_iter()
+            .filter(|path| globs.covering(path).is_some())
+            .collect();
+        Self { globs, files }
+    }
+
+    /// Whoever takes a directory away, or puts another thing in its place, touches all that was in it.
+    fn covers(&self, path: &TreePath) -> bool {
+        self.globs.covering(path).is_some() || self.files.iter().any(|file| file.is_below(path))
+    }
+}
+
 /// Protected paths that were changed (CA-58).
-pub(super) fn touched(ran: &Ran, protect: &Protect) -> std::io::Result<BTreeSet<String>> {
+pub(super) fn touched(ran: &Ran, guard: &Guard) -> std::io::Result<BTreeSet<String>> {
     use std::os::unix::ffi::OsStrExt;
     let in_tree = |path: &Path| TreePath::new(path.as_os_str().as_bytes()).ok();
-    let is_protected =
-        |path: &Path| in_tree(path).is_some_and(|path| protect.covering(&path).is_some());
+    let is_covered = |path: &Path| in_tree(path).is_some_and(|path| guard.covers(&path));
     let mut touched = BTreeSet::new();
-    ran.visit(is_protected, |path, kind| {
+    ran.visit(is_covered, |path, kind| {
         // That a directory is there says nothing; what is in it does.
         if kind != ChangeKind::Directory {
             touched.extend(in_tree(path).map(|path| path.to_string()));

@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fairtrial_exec::ChangeKind;
@@ -45,10 +46,10 @@ impl Checking {
         ));
         let globs = Protect::new(&judge.outputs)
             .map_err(|fault| Failure::new(FailureKind::Infra, fault.to_string()))?;
-        let (room, protect, ended) = (place.clone(), self.protect.clone(), end.clone());
+        let (room, guard, ended) = (place.clone(), Arc::clone(&self.guard), end.clone());
         let found = aside(move || {
             show(&room, &ran, &ended, &globs)?;
-            touched(&ran, &protect)
+            touched(&ran, &guard)
         });
         let found = found.await?;
         let judging = Errand {

@@ -11,7 +11,7 @@ use fairtrial_exec::{
 };
 
 use super::base::DirectoryBase;
-use super::correctness::Checking;
+use super::correctness::{Checking, Guard};
 use super::error::EvaluateError;
 use super::evaluator::Evaluator;
 use super::event::Event;
@@ -29,7 +29,7 @@ use super::worktrees::Worktrees;
 use crate::cases::{PYTEST_PLUGIN, PYTEST_PLUGIN_FILE};
 use crate::evaluation::{BaseFacts, Costs, Machine};
 use crate::spec::{self, Git, Spec};
-use crate::stage::Terms;
+use crate::stage::{Terms, TreePath};
 
 /// Everything an evaluation works with once its base is frozen.
 pub(crate) struct Scene {
@@ -172,11 +172,16 @@ impl Evaluator {
         );
         let mut ground = self.ground(places, &root, &snapshot, kind)?;
         ground.hidden.extend(listing.history.clone());
+        let files = snapshot
+            .entries()
+            .filter(|(_, entry)| entry.kind != EntryKind::Directory);
+        let files = files.filter_map(|(path, _)| TreePath::new(path).ok());
+        let guard = Guard::new(protect(&self.spec)?, files);
         let checking = Checking {
             ground,
             layers,
             lock: self.lock.clone(),
-            protect: protect(&self.spec)?,
+            guard: Arc::new(guard),
             build: self.spec.build.clone(),
             tests: self.spec.tests.clone(),
             plugin: plugin(root.path())?,

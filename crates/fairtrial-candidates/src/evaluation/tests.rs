@@ -34,7 +34,9 @@ fn faults(schema: &Value, root: &Value, value: &Value, at: &str) -> Vec<String> 
                 refuse(format!("none of {said}"))
             }
             "const" if said != value => refuse(format!("not {said}")),
-            "minimum" if value.as_f64() < said.as_f64() => refuse(format!("below {said}")),
+            "minimum" if value.is_number() && value.as_f64() < said.as_f64() => {
+                refuse(format!("below {said}"))
+            }
             "enum" | "const" | "minimum" => {}
             "anyOf" => {
                 let options = said.as_array().unwrap();

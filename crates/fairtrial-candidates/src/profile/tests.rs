@@ -84,6 +84,8 @@ fn run(repo: &Path, path: &str) -> String {
     command
         .arg("main.py")
         .current_dir(repo)
+        .env_clear()
+        .envs(std::env::vars_os().filter(|(name, _)| name == "PATH"))
         .env("PYTHONPATH", path);
     command.env(PROFILE_VARIABLE, repo.join(PROFILE_FILE));
     let output = command.output().expect("python3 is there");

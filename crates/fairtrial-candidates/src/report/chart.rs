@@ -3,7 +3,7 @@
 mod intervals;
 mod multiple;
 
-use super::html::{escape, put};
+use super::html::{put, short};
 
 pub(crate) use intervals::{IntervalChart, Row};
 pub(crate) use multiple::multiple;
@@ -98,7 +98,7 @@ impl Axis {
 
 /// Begins a chart with a title for those who cannot see it.
 fn open(class: &str, width: f64, height: f64, title: &str) -> String {
-    let title = escape(title);
+    let title = short(title, 200);
     format!(
         "<svg class=\"chart {class}\" viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-label=\"{title}\">"
     )

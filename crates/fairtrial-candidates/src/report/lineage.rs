@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::html::{escape, put, ratio, short};
+use super::html::{put, ratio, short};
 use super::words::{class, word};
 use crate::evaluation::{Evaluation, EvaluationReport};
 
@@ -35,7 +35,7 @@ pub(super) fn section(out: &mut String, report: &EvaluationReport) {
                 "<p style=\"--depth:{}\"><span class=\"verdict {}\">{}</span>{time} {} <code>{}</code> <small>{}, generation {}{unknown}</small></p>\n",
                 depth.min(MOST_STEPS),
                 class(one),
-                escape(&word(one)),
+                short(&word(one), 120),
                 short(&one.name, 100),
                 short(id, 40),
                 one.origin,

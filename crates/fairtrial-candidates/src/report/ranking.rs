@@ -1,7 +1,7 @@
 //! The ranking: one row per candidate, best first.
 
 use super::Source;
-use super::html::{counted, duration, escape, mebibytes, put, ratio, short, table};
+use super::html::{counted, duration, mebibytes, put, ratio, short, table};
 use super::words::{class, doubt, word};
 use crate::evaluation::Evaluation;
 
@@ -120,6 +120,6 @@ fn verdict(one: &Evaluation) -> String {
     format!(
         "<span class=\"verdict {}\">{}</span>{small}",
         class(one),
-        escape(&word(one))
+        short(&word(one), 120)
     )
 }

@@ -121,10 +121,6 @@ fn terms_that_make_no_sense_are_refused_as_in_a_file() {
             min_effect: Some(-0.1),
             ..Rescoring::default()
         },
-        Rescoring {
-            alpha: Some(1e-9),
-            ..Rescoring::default()
-        },
     ] {
         let refused = report.rescore(&runs, &terms);
         assert!(

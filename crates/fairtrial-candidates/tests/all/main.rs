@@ -3,6 +3,7 @@
 
 mod applying;
 mod beside_git;
+mod profiled;
 mod pytest_cases;
 mod python_key;
 mod refusals;

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::workers;
 
-/// Compare rival changes of a repository: which are right, which is fastest, and how sure that is
+/// Compare rival changes of a repository: which are right, which is fastest
 ///
 /// Tests run on the base and on each candidate, several at a time; then the correct ones are measured, one process at a
 /// time, against the base and each other. The repository itself is never written to. Standard output holds the table, or

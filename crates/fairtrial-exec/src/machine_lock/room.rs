@@ -131,11 +131,11 @@ impl Room {
             tell(self.holder());
             self.left.notified().await;
         }
-        self.file().sign(label);
         if !self.joins_others(kind) {
             let lock = self.byte(LOCK, kind, tell).await?;
             self.inside().admit(kind, label, lock);
         }
+        self.file().sign(label); // only now: until then another's name is there
         Ok(())
     }
 

@@ -158,6 +158,7 @@ fn tree() -> Tree {
             writable: true,
         }],
         hidden: vec![b"/secret".to_vec()],
+        private: None,
         by_root: true,
     }
 }

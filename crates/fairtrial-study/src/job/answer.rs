@@ -37,8 +37,11 @@ pub(super) async fn answer<B: Backend>(tools: &mut Tools<B>, mut call: Call) -> 
             Answer::Came(Box::new(outcome))
         }
         Some(Err(error)) if !is_stopped => Answer::Failed(error),
+        // A worker that had it may have begun before the engine heard of that.
+        Some(Ok(outcome)) if beginning.is_past() || outcome.metrics.worker_pid.is_some() => {
+            Answer::Stopped(Some(Box::new(outcome)))
+        }
         _ if !beginning.is_past() => Answer::Unbegun,
-        Some(Ok(outcome)) => Answer::Stopped(Some(Box::new(outcome))),
-        Some(Err(_)) | None => Answer::Stopped(None),
+        _ => Answer::Stopped(None),
     }
 }

@@ -12,21 +12,22 @@ failed; 130 interrupted.
 Usage: fairtrial <COMMAND>
 
 Commands:
-  exec     Run one call: a function of a Python file, or a command
-  batch    Run many calls, one JSON object a line; results in input order
-  plan     Validate a study file and show what it would run; starts nothing
-  run      Run a study: every planned run that its directory does not hold yet
-  resume   Go on with the study that a directory holds
-  retry    Run failed runs again, and nothing else
-  status   Show how a study stands
-  export   Write a study's tables from its journal
-  rescore  Evaluate stored outputs again; agents are never run
-  verify   Check that a study's directory is as it was left
-  bundle   Put a study's directory into one file, the same bytes each time
-  report   Write a study's report: one HTML file that needs nothing else
-  design   Make a design table without a study: full, lhs, frac2 or sobol
-  doctor   Say what isolation and measuring this machine can do
-  help     Print this message or the help of the given subcommand(s)
+  exec      Run one call: a function of a Python file, or a command
+  batch     Run many calls, one JSON object a line; results in input order
+  plan      Validate a study file and show what it would run; starts nothing
+  run       Run a study: every planned run that its directory does not hold yet
+  resume    Go on with the study that a directory holds
+  retry     Run failed runs again, and nothing else
+  status    Show how a study stands
+  export    Write a study's tables from its journal
+  rescore   Judge again what is on record: a study's outputs, or an evaluation's runs
+  verify    Check that a study's directory is as it was left
+  bundle    Put a study's directory into one file, the same bytes each time
+  report    Write the report of a study or an evaluation: one HTML file that needs nothing else
+  design    Make a design table without a study: full, lhs, frac2 or sobol
+  evaluate  Compare rival changes of a repository: which are right, which is fastest
+  doctor    Say what isolation and measuring this machine can do
+  help      Print this message or the help of the given subcommand(s)
 
 Options:
   -h, --help

@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use fairtrial_exec::LayerEntry;
 use fairtrial_exec::{
     Call, Change, ChangeKind, Level, OnMissing, Outcome, Sandbox, Upper, Verdict, Workspace,
     WorkspaceNamespace, write_layer,
 };
-use fairtrial_exec::{Entry, LayerEntry};
+
 use fairtrial_tests::{Story, note};
+
+/// A path of a layer, and what is there.
+type Entry = (PathBuf, Option<LayerEntry>);
 
 /// A way to have a workspace.
 #[derive(Clone, Copy, Debug)]

@@ -137,12 +137,17 @@ async fn nothing_is_left_when_the_launcher_is_killed() {
         let script = format!(": {mark}; echo > file; while :; do :; done");
         let mut call = ground.call(kind, ground.workspace(kind), &script);
         call.env.insert("MARK".into(), Some(mark.clone().into()));
+        let beginning = call.beginning.clone();
         let run = ground
             .story
             .backend
             .submit(call)
             .expect("the engine takes it");
-        wait_until("it runs", || !running_with(&mark).is_empty()).await;
+        // Before the engine knows that it began it would be run again.
+        wait_until("it runs", || {
+            beginning.is_past() && !running_with(&mark).is_empty()
+        })
+        .await;
         let launcher = launcher_of(running_with(&mark)[0]);
         let launcher = rustix::process::Pid::from_raw(launcher).expect("a pid");
         rustix::process::kill_process(launcher, rustix::process::Signal::KILL).expect("ours");
