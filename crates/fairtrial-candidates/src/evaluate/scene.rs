@@ -170,21 +170,13 @@ impl Evaluator {
                 .into_iter()
                 .map(|why| format!("one slot less: {why}")),
         );
-<<<<<<< HEAD
-=======
-        let mut ground = self.ground(places, &root, &snapshot, kind)?;
-        ground.hidden.extend(listing.history.clone());
->>>>>>> evtests
         let files = snapshot
             .entries()
             .filter(|(_, entry)| entry.kind != EntryKind::Directory);
         let files = files.filter_map(|(path, _)| TreePath::new(path).ok());
         let guard = Guard::new(protect(&self.spec)?, files);
-<<<<<<< HEAD
         let mut ground = self.ground(places, &root, &snapshot, kind)?;
         ground.hidden.extend(listing.history.clone());
-=======
->>>>>>> evtests
         let checking = Checking {
             ground,
             layers,
