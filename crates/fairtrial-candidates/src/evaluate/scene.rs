@@ -1,5 +1,6 @@
 //! What an evaluation works with once its base is frozen and its record open.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,8 +48,8 @@ pub(crate) struct Scene {
     _snapshot: Snapshot,
     _root: ScratchRoot,
     _worktrees: Option<Worktrees>,
-    /// The user's own tree, where a candidate could write to it.
-    watch: Option<(TreeWatch, Vec<Vec<u8>>)>,
+    /// The user's own tree, as it was.
+    watch: Option<Watch>,
 }
 
 impl Scene {
@@ -61,45 +62,75 @@ impl Scene {
 }
 
 impl Scene {
-    /// Warns if the user's own tree was changed while candidates ran that nothing kept from it (CA-30).
+    /// Warns if the user's own tree was changed meanwhile (CA-30).
     pub(crate) fn look_at_the_tree(&mut self) {
-        let Some((watch, left_out)) = self.watch.take() else {
+        let Some(Watch { tree, scope }) = self.watch.take() else {
             return;
         };
-        let changed = watch
-            .changes(|path| is_below_any(path, &left_out))
+        let changed = tree
+            .changes(|path| scope.leaves_out(path))
             .unwrap_or_default();
         if let Some(first) = changed.first() {
             let count = changed.len();
-            self.warn(Some(format!("user_tree_changed: {count} paths of the repository were changed meanwhile, `{first}` first")));
+            self.warn(Some(format!(
+                "user_tree_changed: {count} paths of the repository were changed meanwhile, `{first}` first"
+            )));
         }
     }
 }
 
-fn is_below_any(path: &[u8], places: &[Vec<u8>]) -> bool {
-    let is_below = |place: &Vec<u8>| {
-        path.strip_prefix(&place[..])
-            .is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
-    };
-    places.iter().any(is_below)
+/// The user's own tree, looked at before and after.
+struct Watch {
+    tree: TreeWatch,
+    scope: Scope,
+}
+
+/// Which part of it.
+struct Scope {
+    left_out: Vec<Vec<u8>>,
+    /// None stands for all.
+    listed: Option<HashSet<Vec<u8>>>,
+}
+
+impl Scope {
+    fn leaves_out(&self, path: &[u8]) -> bool {
+        let is_below = |place: &Vec<u8>| {
+            let rest = path.strip_prefix(&place[..]);
+            rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+        };
+        let is_listed = |listed: &HashSet<Vec<u8>>| listed.contains(path);
+        self.left_out.iter().any(is_below) || !self.listed.as_ref().is_none_or(is_listed)
+    }
+}
+
+/// Files, and the directories that lead to them.
+fn with_directories(files: &[Vec<u8>]) -> HashSet<Vec<u8>> {
+    let mut all = HashSet::new();
+    for file in files {
+        let slashes = file.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        all.extend(slashes.map(|(at, _)| file[..at].to_vec()));
+        all.insert(file.clone());
+    }
+    all
 }
 
 impl Evaluator {
-    /// Only at level `none` is there anything to watch for: above it nobody can write there.
-    fn watch(&self, places: &Places) -> Option<(TreeWatch, Vec<Vec<u8>>)> {
-        if self.spec.sandbox.level != Level::None {
-            return None;
-        }
+    /// What of the user's tree is to stay as it is while candidates run: all of it where one could write there, else the
+    /// files that were taken, whoever changes them.
+    fn watch(&self, places: &Places, listing: &Listing) -> Option<Watch> {
         use std::os::unix::ffi::OsStrExt;
         let own = [&places.output, &places.root.join(".git/worktrees")];
         let inside = own
             .into_iter()
             .filter_map(|path| path.strip_prefix(&places.root).ok());
-        let left_out: Vec<Vec<u8>> = inside
+        let left_out = inside
             .map(|path| path.as_os_str().as_bytes().to_vec())
             .collect();
-        let watch = TreeWatch::start(&places.root, |path| is_below_any(path, &left_out)).ok()?;
-        Some((watch, left_out))
+        let listed =
+            (self.spec.sandbox.level != Level::None).then(|| with_directories(&listing.files));
+        let scope = Scope { left_out, listed };
+        let tree = TreeWatch::start(&places.root, |path| scope.leaves_out(path)).ok()?;
+        Some(Watch { tree, scope })
     }
 
     /// Freezes the base and opens the record.
@@ -228,7 +259,7 @@ impl Evaluator {
             _snapshot: snapshot,
             _root: root,
             _worktrees: worktrees,
-            watch: self.watch(places),
+            watch: self.watch(places, &listing),
         })
     }
 

@@ -77,7 +77,7 @@ async fn those_who_watch_are_told_in_order() {
         answers("fast", "echo 42\n"),
         wrong("bad"),
         right("same"),
-        right("same"),
+        right("again"),
     ]);
     let (events, ended) = watched(&trial, usize::MAX).await;
     let report = ended.expect("it ends").expect("and well");
