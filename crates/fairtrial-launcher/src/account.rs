@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use fairtrial_exec::linux::cgroup::Leaf;
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::wait::{Reaped, reap_any};
 use fairtrial_exec::linux::{remove, signals};
 use fairtrial_exec::protocol::launcher::{FromLauncher, TaskId};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::serve::Launcher;
 use crate::task::{Dead, Role, SURVIVOR_NS, Task};
@@ -45,6 +46,13 @@ impl Launcher {
             task.cell.lose(reaped.pid);
             return Ok(());
         }
+        if matches!(&task.role, Role::Starting { report, .. } if has_news(report)) {
+            // It may have ended before anybody read why it could not begin: that comes first.
+            self.started(id)?;
+        }
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return Ok(());
+        };
         if matches!(task.role, Role::Zygote { .. }) {
             // Before it announced itself its child may carry on; the end of its socket tells.
             task.ended = Some(reaped);
@@ -180,4 +188,14 @@ impl Launcher {
             remove::remove_tree(parent.as_fd(), name).ok(); // nobody is left to tell
         }
     }
+}
+
+/// Whether there is something to read, or nobody left to write it.
+fn has_news(pipe: &OwnedFd) -> bool {
+    let mut news = [PollFd::new(pipe, PollFlags::IN)];
+    let no_time = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut news, Some(&no_time)).is_ok_and(|count| count > 0)
 }

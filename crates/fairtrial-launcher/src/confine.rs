@@ -107,10 +107,12 @@ impl Cell {
         }
     }
 
-    /// What its init could not do, if that is why there is none.
-    pub(crate) fn failure(&self) -> Option<Refusal> {
+    /// What its init could not do, if that is why there is none. An init says it once, so it is kept.
+    pub(crate) fn failure(&mut self) -> Option<Refusal> {
+        if self.failure.is_none() {
+            self.failure = self.init.as_ref().and_then(Init::told_failure);
+        }
         self.failure
-            .or_else(|| self.init.as_ref().and_then(Init::told_failure))
     }
 
     /// Whether nothing of the task is left in it.

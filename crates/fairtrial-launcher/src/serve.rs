@@ -254,7 +254,7 @@ impl Launcher {
             true => self.groundwork(program).map(|plan| (plan, Cell::default())),
             false => self.confine(id, program.confine.as_deref(), Birth::Executed),
         };
-        let (plan, cell) = match confined {
+        let (plan, mut cell) = match confined {
             Ok(confined) => confined,
             Err((step, errno)) => return self.fail(id, step, errno),
         };
@@ -332,7 +332,7 @@ impl Launcher {
         }
     }
 
-    fn started(&mut self, id: TaskId) -> io::Result<()> {
+    pub(crate) fn started(&mut self, id: TaskId) -> io::Result<()> {
         let task = self.tasks.get_mut(&id).expect("looked up by the caller");
         let Role::Starting { report, control } = std::mem::replace(&mut task.role, Role::Leader)
         else {

@@ -83,3 +83,31 @@ async fn a_tree_that_changes_meanwhile_is_told_of() {
     );
     assert_eq!(report.failure("waits"), "");
 }
+
+/// CA-28, CA-29, CA-42: slots that git knows leave no entry behind, after a kill neither, and a worktree of the user's that
+/// is missing stays in the list.
+#[tokio::test]
+async fn worktrees_of_ours_come_and_go_and_those_of_the_user_stay() {
+    let trial = at_work();
+    let hangs = format!("touch {:?}; sleep 600\n", trial.path("sign"));
+    trial.spec("workspace: {provider: worktree}\n");
+    trial.candidates(&[answers("hangs", &hangs)]);
+    let before = trial.git(&["worktree", "list"]);
+    let running = trial.evaluate(&[]).start();
+    wait_until("a candidate runs", || trial.path("sign").exists()).await;
+    let during = trial.git(&["worktree", "list"]);
+    assert_eq!(
+        during.lines().count(),
+        before.lines().count() + 2,
+        "{during}"
+    );
+    running.signal(Signal::KILL);
+    drop(running.end());
+    trial.candidates(&[right("good"), wrong("bad")]);
+    let report = trial.report(0, &["--output", "second"]);
+    assert_eq!(report.0["provider"]["name"], "worktree");
+    assert_eq!(report.0["provider"]["same_path"], false);
+    assert_eq!(report.failure("bad"), "mismatch");
+    assert_eq!(trial.git(&["worktree", "list"]), before);
+    trial.assert_nothing_left();
+}
