@@ -279,7 +279,7 @@ impl Checking {
     /// What differs between sides and says nothing about them.
     fn paths(&self, ran: &Ran) -> Paths {
         let (at, home) = ran.copy().unwrap_or((&self.ground.at, &self.ground.home));
-        let pairs = [(home, "<home>"), (at, "<repo>")];
+        let pairs = [(home, "<home>"), (&self.plugin, "<plugin>"), (at, "<repo>")];
         Paths::new(pairs.map(|(path, word)| (path.to_string_lossy().into_owned(), word)))
     }
 }
