@@ -154,6 +154,7 @@ pub(crate) async fn list(
         submodules: spec.submodules,
         never: &places.never,
         room,
+        places: &spec.places,
     };
     repository::list(&tools.git(), &wanted).await
 }

@@ -49,9 +49,11 @@ pub(crate) fn run(args: &EvaluateArgs) -> Result<ExitCode, Failure> {
     });
     if let Err(Failure::Interrupted) = &report {
         let name = file.display();
+        let output = args.output.as_ref();
+        let output = output.map_or_else(String::new, |place| format!(" --output {}", place.display()));
         writeln!(
             Shown::on(io::stderr()),
-            "go on with: fairtrial evaluate {name} --resume"
+            "go on with: fairtrial evaluate {name}{output} --resume"
         )
         .unwrap_or_default(); // nobody is there to be told
     }
@@ -150,9 +152,21 @@ fn closed_is_fine(written: io::Result<()>, attempt: &str) -> Result<(), Failure>
     }
 }
 
-/// Whether a directory is that of an evaluation.
-pub(crate) fn is_evaluation(directory: &Path) -> bool {
-    directory.join("evaluation.json").is_file()
+/// Whether a directory is that of an evaluation, and not that of a study.
+pub(crate) fn is_evaluation(directory: &Path) -> Result<bool, Failure> {
+    let has = |name: &str| directory.join(name).is_file();
+    if has("evaluation.json") || has("journal.sqlite") {
+        return Ok(has("evaluation.json"));
+    }
+    let why = match has("journal.jsonl") {
+        true => {
+            "holds an evaluation that did not end (go on with it: `fairtrial evaluate FILE --resume`)"
+        }
+        false => {
+            "holds no study and no evaluation: it has no journal.sqlite and no evaluation.json"
+        }
+    };
+    Err(Failure::Usage(format!("`{}` {why}", directory.display())))
 }
 
 /// Writes the page of the evaluation in a directory.

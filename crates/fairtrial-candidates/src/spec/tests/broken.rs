@@ -110,10 +110,10 @@ fn names_that_only_look_a_little_like_keys_are_taken() {
 /// CA-6
 #[test]
 fn a_file_as_a_whole_can_be_wrong() {
-    let missing = "EVAL.yaml:1:1: `version` is missing in the evaluation; add it\n\
+    let missing = "EVAL.yaml:1:1: `version` is missing in the evaluation; add `version: 1`\n\
         EVAL.yaml:1:1: `candidates` is missing in the evaluation; name a source, as in `candidates: {patches: DIR}`, or \
         a `search`\n\
-        EVAL.yaml:1:1: `tests` is missing in the evaluation; add it";
+        EVAL.yaml:1:1: `tests` is missing in the evaluation; add a command that tests, as in `tests: [{command: ...}]`";
     let table = [
         ("", missing),
         ("# nothing", missing),
