@@ -111,7 +111,10 @@ impl Evaluator {
         let mut field = Field::default();
         let (_, warning) = reception.take_in(&mut field, newcomers).await?;
         let warnings = listing.warnings.iter().cloned().chain(warning);
-        let warnings = warnings.chain(field.doubts(0)).collect();
+        let warnings = warnings
+            .chain(self.spec.idle_search())
+            .chain(field.doubts(0))
+            .collect();
         Ok(Checklist::new(
             &self.spec,
             facts(&listing, frozen.hash()),

@@ -151,6 +151,7 @@ impl Evaluator {
         let listing = list(&self.spec, places, &self.tools, &room).await?;
         let mut snapshot = freeze(&self.store, &listing).await?;
         let mut warnings = listing.warnings.clone();
+        warnings.extend(self.spec.idle_search());
         let mut facts = facts(&listing, snapshot.hash());
         if let Some(began) = past
             .begun

@@ -188,7 +188,7 @@ fn candidates(top: &Record<'_, '_>) -> Vec<Source> {
     let sources = top.field("candidates").map(|field| field.one_or_many());
     let is_empty = sources.as_ref().is_none_or(Vec::is_empty);
     if is_empty && top.field_or_none("search").is_none() {
-        let hint = "name a source, as in `candidates: {patches: DIR}`, or a `search`";
+        let hint = "name a source, as in `candidates: {patches: DIR}`";
         match top.field("candidates") {
             Some(field) => field.fault("empty", "`candidates` must not be empty", hint),
             None => top.missing("candidates", hint),

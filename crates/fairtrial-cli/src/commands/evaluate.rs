@@ -154,7 +154,7 @@ fn closed_is_fine(written: io::Result<()>, attempt: &str) -> Result<(), Failure>
 
 /// Whether a directory is that of an evaluation, and not that of a study.
 pub(crate) fn is_evaluation(directory: &Path) -> Result<bool, Failure> {
-    let has = |name: &str| directory.join(name).is_file();
+    let has = |name: &str| directory.join(name).exists();
     if has("evaluation.json") || has("journal.sqlite") {
         return Ok(has("evaluation.json"));
     }
