@@ -289,8 +289,9 @@ impl Evaluator {
         match changed.is_empty() {
             true => Ok(past),
             false => Err(EvaluateError::Invalid(format!(
-                "the evaluation file has changed since it began: `{}` (put it back, or begin anew in another directory)",
-                changed.join("`, `")
+                "the evaluation file has changed since it began: `{}` (put it back, or begin anew: remove `{}`, or name another directory)",
+                changed.join("`, `"),
+                output.display()
             ))),
         }
     }

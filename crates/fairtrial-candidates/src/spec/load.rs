@@ -200,7 +200,10 @@ fn candidates(top: &Record<'_, '_>) -> Vec<Source> {
 
 fn tests(top: &Record<'_, '_>) -> Vec<TestCommand> {
     if top.field("tests").is_none() {
-        top.missing("tests", "add a command that tests, as in `tests: [{command: ...}]`");
+        top.missing(
+            "tests",
+            "add a command that tests, as in `tests: [{command: ...}]`",
+        );
     }
     let items = top.read("tests", |field| {
         let items = field.items()?;

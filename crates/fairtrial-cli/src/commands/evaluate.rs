@@ -32,6 +32,7 @@ pub(crate) fn run(args: &EvaluateArgs) -> Result<ExitCode, Failure> {
         .as_ref()
         .expect("without --schema a file is asked for");
     let spec = spec(file, args)?;
+    let page = spec.output.path.join("report.html");
     let workers = spec.parallel.and_then(|slots| usize::try_from(slots).ok());
     let config = engine::config(workers)?;
     let evaluator = Evaluator::new(spec, config)?;
@@ -50,7 +51,9 @@ pub(crate) fn run(args: &EvaluateArgs) -> Result<ExitCode, Failure> {
     if let Err(Failure::Interrupted) = &report {
         let name = file.display();
         let output = args.output.as_ref();
-        let output = output.map_or_else(String::new, |place| format!(" --output {}", place.display()));
+        let output = output.map_or_else(String::new, |place| {
+            format!(" --output {}", place.display())
+        });
         writeln!(
             Shown::on(io::stderr()),
             "go on with: fairtrial evaluate {name}{output} --resume"
@@ -59,6 +62,9 @@ pub(crate) fn run(args: &EvaluateArgs) -> Result<ExitCode, Failure> {
     }
     let report = report?;
     show(&report, args.json)?;
+    if !quiet && io::IsTerminal::is_terminal(&io::stderr()) {
+        writeln!(Shown::on(io::stderr()), "report: {}", page.display()).unwrap_or_default(); // nobody is there to be told
+    }
     Ok(exit_code(&report))
 }
 
@@ -172,7 +178,14 @@ pub(crate) fn is_evaluation(directory: &Path) -> Result<bool, Failure> {
 /// Writes the page of the evaluation in a directory.
 pub(crate) fn write_evaluation(directory: &Path, place: &Path) -> Result<(), Failure> {
     let (report, runs) = EvaluationReport::read(directory).map_err(failure)?;
-    report.write_html(&runs, place).map_err(failure)
+    report
+        .write_html(&runs, place)
+        .map_err(|error| match error {
+            EvaluateError::Failed(problem) => {
+                Failure::attempting("cannot write the report")(problem)
+            }
+            error => failure(error),
+        })
 }
 
 /// Judges the evaluation in a directory again, from its record. Starts nothing, writes nothing (CA-81).
