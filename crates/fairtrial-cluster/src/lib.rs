@@ -2,3 +2,5 @@
 //! local engine; blobs carry what is large.
 //!
 //! Knows no study: queue, task key, weight and class are plain values. Never starts a process and never prints.
+
+pub mod envelope;
