@@ -296,6 +296,7 @@ mod tests {
                     ..Mechanism::new("userns", State::Unavailable, "no namespaces")
                 },
             ],
+            elsewhere: None,
             counters: Counters::default(),
         }
     }
