@@ -213,6 +213,7 @@ fn program(site: &Site, key: &Key) -> Program {
         confine: key.confined.then(|| Box::new(groundwork())),
         nest: key.nest,
         self_test: None,
+        counted: Vec::new(),
     }
 }
 

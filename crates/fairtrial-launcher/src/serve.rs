@@ -270,6 +270,7 @@ impl Launcher {
                 };
                 let mut task = Task::new(started.pid, Some(started.pidfd), role);
                 task.cell = cell;
+                task.counters = started.counters;
                 self.tasks.insert(id, task);
                 Ok(())
             }
