@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::perf::{Counter, Uncounted};
+use fairtrial_exec::linux::scheduling::{self, Turn};
 use fairtrial_exec::linux::wait::Reaped;
 use fairtrial_exec::linux::{freeze, signals};
 use fairtrial_exec::protocol::launcher::{Cause, End, Watch};
@@ -32,6 +33,26 @@ pub(crate) struct Task {
     pub(crate) cell: Cell,
     /// What is counted of it.
     pub(crate) counters: Vec<Result<Counter, Uncounted>>,
+    /// It is measured.
+    pub(crate) ahead: Option<Ahead>,
+}
+
+/// As long as it is there, the launcher goes before others on its processors, and so does a task until its end. Where
+/// the kernel does not let them, they wait their turn as others do.
+pub(crate) struct Ahead(());
+
+impl Ahead {
+    pub(crate) fn go(task: i32) -> Self {
+        scheduling::set(0, Turn::Ahead).ok();
+        scheduling::set(task, Turn::Ahead).ok();
+        Self(())
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        scheduling::set(0, Turn::Usual).ok();
+    }
 }
 
 /// What it is for.
@@ -77,6 +98,7 @@ impl Task {
             passed: None,
             cell: Cell::default(),
             counters: Vec::new(),
+            ahead: None,
         }
     }
 

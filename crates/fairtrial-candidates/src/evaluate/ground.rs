@@ -192,7 +192,7 @@ pub(crate) struct Errand<'a> {
     pub(crate) own_env: Vec<(OsString, OsString)>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) hash_seed: u32,
-    /// The only processors it may use.
+    /// The only processors it may use, before others.
     pub(crate) cpus: Option<Vec<usize>>,
     /// What is to be counted of it.
     pub(crate) counted: &'a [Counted],
@@ -322,6 +322,7 @@ impl Ground {
         call.sandbox = self.sandbox.clone();
         if errand.cpus.is_some() {
             call.sandbox.cpus = errand.cpus.clone();
+            call.ahead = true;
         }
         call.counted = errand.counted.to_vec();
         if errand.whole_output {
