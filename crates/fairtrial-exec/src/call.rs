@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::limits::Limits;
+use crate::linux::perf::Counted;
 use crate::linux::selftest::SelfTest;
 use crate::sandbox::{DEFAULT_LEVEL, Level, Sandbox};
 use crate::workspace::Workspace;
@@ -44,6 +45,8 @@ pub struct Call {
     pub beginning: Beginning,
     /// Of a command: found out by trying, instead of running it.
     pub(crate) self_test: Option<SelfTest>,
+    /// Of a command: what is to be counted of it and of all that it starts.
+    pub counted: Vec<Counted>,
     /// Kept bytes per output stream.
     pub capture_bytes: u64,
 }
@@ -253,6 +256,7 @@ impl Call {
             ahead: false,
             beginning: Beginning::default(),
             self_test: None,
+            counted: Vec::new(),
             capture_bytes: DEFAULT_CAPTURE_BYTES,
         }
     }

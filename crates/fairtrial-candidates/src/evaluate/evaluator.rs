@@ -14,6 +14,7 @@ use super::course::{Course, Start};
 use super::error::EvaluateError;
 use super::event::Event;
 use super::field::Field;
+use super::means::Means;
 use super::outputs::{write_proposed, write_report};
 use super::prepare::{Places, Reception, Tools, base_of, freeze, given, list, protect};
 use super::racing::Races;
@@ -93,6 +94,7 @@ impl Evaluator {
     pub async fn check(&self) -> Result<Checklist, EvaluateError> {
         let places = Places::check(&self.spec)?;
         let newcomers = given(&self.spec)?;
+        Means::find(&self.spec, &self.host_env)?;
         let root = self.store.workspace_dir()?;
         let room = directory(root.path(), "room")?;
         let listing = list(&self.spec, &places, &self.tools, &room).await?;
@@ -137,9 +139,11 @@ impl Evaluator {
         let audience = Audience(events);
         let places = Places::check(&self.spec)?;
         let newcomers = given(&self.spec)?;
+        let means = Means::find(&self.spec, &self.host_env)?;
         let mut scene = self.begin(&places, resume, audience).await?;
         let (baseline, base_tree, allowed) = self.baseline(&mut scene).await?;
-        let races = Races::new(&self.spec, base_tree)?;
+        let races = means.map(|means| Races::new(&self.spec, means, &scene.past, base_tree));
+        let races = races.transpose()?;
         let (asking, search) = self.search(&scene, races.is_some(), &places.output)?;
         let (base, terms) = (scene.base.clone(), scene.terms.clone());
         let mut course = Course::new(Start {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fairtrial_exec::{Holder, MachineLock, Outcome, Surroundings, Verdict};
+use fairtrial_exec::{Counted, Holder, MachineLock, Outcome, Surroundings, Verdict};
 
 use super::correctness::shown;
 use super::error::EvaluateError;
@@ -40,6 +40,8 @@ pub(crate) struct Track<'a> {
     pub(crate) trees: &'a HashMap<Side, Tree>,
     /// The processors that measured runs have to themselves; none if they are not pinned.
     pub(crate) cpus: &'a [usize],
+    /// What the processor counts of them.
+    pub(crate) counted: &'a [Counted],
     /// What disturbs them.
     pub(crate) surroundings: &'a Surroundings,
     /// Processes started so far.
@@ -54,13 +56,13 @@ pub(crate) struct Misfortunes(pub(crate) HashMap<String, String>);
 const RETRIES: u32 = 2;
 
 impl Track<'_> {
-    /// Runs a race to its end, block after block.
+    /// Runs a race, block after block, for as long as it asks for runs.
     pub(crate) async fn run(
         &self,
         race: &mut Race,
         telling: &mut Telling,
-    ) -> Result<Misfortunes, EvaluateError> {
-        let mut misfortunes = Misfortunes::default();
+        misfortunes: &mut Misfortunes,
+    ) -> Result<(), EvaluateError> {
         while let Some(first) = race.next_run().cloned() {
             let label = format!("{} block {}", first.series, first.block);
             let audience = telling.audience.clone();
@@ -82,7 +84,7 @@ impl Track<'_> {
                 .filter(|order| is_same_block(order, &first))
                 .cloned()
             {
-                let measured = self.measure(&order, &mut misfortunes).await?;
+                let measured = self.measure(&order, misfortunes).await?;
                 let run = race
                     .record(measured)
                     .map_err(|failed| EvaluateError::Baseline(failed.to_string()))?;
@@ -94,7 +96,7 @@ impl Track<'_> {
                 tell(telling, event);
             }
         }
-        Ok(misfortunes)
+        Ok(())
     }
 
     async fn measure(
@@ -148,6 +150,7 @@ impl Track<'_> {
             timeout: Some(bench.timeout),
             hash_seed,
             cpus: (!self.cpus.is_empty()).then(|| self.cpus.to_vec()),
+            counted: self.counted,
             ..Errand::new(&command)
         };
         tree.verify()?;
@@ -282,11 +285,22 @@ fn on_the_base(side: &Side) -> Side {
 fn measured(outcome: &Outcome, any_exit: bool) -> Measured {
     let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
     let metrics = &outcome.metrics;
+    let count = |of: Counted| {
+        let found = metrics.counted.iter().find(|count| count.of == of);
+        found.and_then(|found| found.count.clone().ok())
+    };
+    let uncounted = metrics
+        .counted
+        .iter()
+        .find_map(|count| count.count.as_ref().err());
     Measured {
         wall_s: seconds(metrics.wall_ns),
         user_s: seconds(metrics.user_ns),
         system_s: seconds(metrics.system_ns),
         peak_rss_bytes: metrics.peak_rss_bytes,
+        instructions: count(Counted::Instructions),
+        cycles: count(Counted::Cycles),
+        uncounted: uncounted.map(ToString::to_string),
         involuntary_switches: outcome.in_force.counters.involuntary_switches,
         isolation: Some(outcome.in_force.digest()),
         failed: why_failed(outcome, any_exit),
@@ -295,7 +309,7 @@ fn measured(outcome: &Outcome, any_exit: bool) -> Measured {
 }
 
 /// CA-76: what does not end as the base does is no gain, however fast.
-fn why_failed(outcome: &Outcome, any_exit: bool) -> Option<String> {
+pub(super) fn why_failed(outcome: &Outcome, any_exit: bool) -> Option<String> {
     use fairtrial_exec::Exit;
     match (outcome.verdict, outcome.exit) {
         (Verdict::Ok, _) => None,

@@ -12,26 +12,30 @@ use super::error::EvaluateError;
 use super::event::{Event, State};
 use super::field::Field;
 use super::ground::Tree;
-use super::measuring::{BenchErrand, Track, benches};
+use super::means::Means;
+use super::measuring::{BenchErrand, Misfortunes, Track, benches};
 use super::record::{Past, Record};
 use super::scene::Scene;
 use crate::cases::{Failure, FailureKind};
-use crate::evaluation::BenchFacts;
+use crate::evaluation::{BenchFacts, InstructionCount};
 use crate::measure::{
-    self, Entrant, Metric, Placing, Race, Recorded, Report, Settings, Side, Tally,
+    self, Counts, Entrant, Metric, Placing, Race, Recorded, Report, Settings, Side, Tally,
 };
-use crate::spec::{self, Bench, Loops, Spec, Tiebreak};
+use crate::spec::{self, Bench, Loops, Spec};
 
 /// All races of an evaluation.
 #[derive(Debug)]
 pub(crate) struct Races {
     settings: Settings,
+    means: Means,
     commands: Vec<BenchErrand>,
     calibrated: bool,
     /// By bench command.
     pub(crate) facts: BTreeMap<String, BenchFacts>,
     /// By id, of the last race that each took part in.
     pub(crate) placings: BTreeMap<String, Placing>,
+    /// By id, of those that tied with a leader.
+    pub(crate) counts: BTreeMap<String, InstructionCount>,
     /// Of the last race.
     pub(crate) last: Option<Report>,
     pub(crate) rounds: u32,
@@ -45,28 +49,25 @@ pub(crate) struct Races {
 }
 
 impl Races {
-    /// Races as the file says, none run yet; none at all where there is nothing to measure.
+    /// Races as the file says, none run yet.
     ///
     /// # Errors
-    /// Nothing that was asked for can be measured here.
-    pub(crate) fn new(spec: &Spec, base: Tree) -> Result<Option<Self>, EvaluateError> {
-        let commands = bench_commands(spec);
-        if commands.is_empty() {
-            return Ok(None);
-        }
-        if spec.measure.tiebreak == Tiebreak::Callgrind {
-            let problem = "ties cannot be broken by callgrind yet; leave it out";
-            return Err(spec.places.fault("measure.tiebreak", problem).into());
-        }
-        let offered = [Metric::Wall, Metric::Cpu];
-        let metric = Metric::choose(&spec.measure.metrics, &offered);
-        let metric = metric.map_err(|error| EvaluateError::Failed(error.to_string()))?;
-        Ok(Some(Self {
+    /// An earlier process measured what cannot be measured any more.
+    pub(crate) fn new(
+        spec: &Spec,
+        means: Means,
+        past: &Past,
+        base: Tree,
+    ) -> Result<Self, EvaluateError> {
+        let metric = means.metric_after(past)?;
+        Ok(Self {
             settings: spec.measure.settings(metric),
-            commands,
+            means,
+            commands: bench_commands(spec),
             calibrated: false,
             facts: BTreeMap::new(),
             placings: BTreeMap::new(),
+            counts: past.counted.clone(),
             last: None,
             rounds: 0,
             tally: Tally::default(),
@@ -78,7 +79,7 @@ impl Races {
             },
             pinning: None,
             surroundings: Surroundings::of(&[]),
-        }))
+        })
     }
 
     pub(crate) fn metric(&self) -> Metric {
@@ -113,6 +114,7 @@ impl Races {
             scene.telling.keep(&Record::Race {
                 round,
                 entrants: ids,
+                metric: self.metric(),
                 machine,
                 runs_before,
             })?;
@@ -121,9 +123,21 @@ impl Races {
             tell(scene, field, &entrant.id, State::Racing, None);
         }
         let checking = Arc::clone(&scene.checking);
-        let track = self.track(&checking);
-        let _kept_off = self.pinning.as_ref().map(keep_off);
-        let misfortunes = track.run(&mut race, &mut scene.telling).await?;
+        let mut misfortunes = Misfortunes::default();
+        loop {
+            let kept_off = self.pinning.as_ref().map(keep_off);
+            let track = self.track(&checking);
+            track
+                .run(&mut race, &mut scene.telling, &mut misfortunes)
+                .await?;
+            drop(kept_off);
+            let tied = race.tied();
+            if tied.is_empty() {
+                break;
+            }
+            self.count(&tied, scene).await?;
+            race.take_counts(&self.known_counts());
+        }
         let report = race.report();
         for placing in &report.ranking {
             let failure = placing.failure.as_ref().map(|why| {
@@ -170,6 +184,31 @@ impl Races {
         Ok(())
     }
 
+    /// Counts instructions of those that no time tells apart (CA-72). On record before it counts.
+    async fn count(&mut self, ids: &[String], scene: &mut Scene) -> Result<(), EvaluateError> {
+        let Some(callgrind) = &self.means.callgrind else {
+            return Ok(());
+        };
+        for id in ids {
+            let tree = &self.trees[&Side::Candidate(id.clone())];
+            let count = callgrind.count(&scene.checking, tree, &self.commands).await;
+            scene.telling.keep(&Record::Counted {
+                id: id.clone(),
+                count: count.clone(),
+            })?;
+            self.counts.insert(id.clone(), count);
+        }
+        Ok(())
+    }
+
+    fn known_counts(&self) -> Counts {
+        let benches = benches(&self.commands);
+        let counts = self.counts.iter();
+        counts
+            .map(|(id, count)| (id.clone(), count.mean(&benches)))
+            .collect()
+    }
+
     fn take(&mut self, report: Report) {
         self.rounds += 1;
         let Tally {
@@ -183,9 +222,7 @@ impl Races {
         self.tally.repeated += repeated;
         self.tally.flagged += flagged;
         // Equal to the leader of another race says nothing about this one's.
-        self.placings
-            .values_mut()
-            .for_each(|placing| placing.equals_leader = false);
+        self.placings.values_mut().for_each(Placing::leave_the_tie);
         for placing in &report.ranking {
             self.placings
                 .insert(placing.candidate.id.clone(), placing.clone());
@@ -207,7 +244,11 @@ impl Races {
             benches(&self.commands),
             entrants,
         );
-        race.map_err(|error| EvaluateError::Invalid(error.to_string()))
+        let race = race.map_err(|error| EvaluateError::Invalid(error.to_string()))?;
+        Ok(match self.means.callgrind {
+            Some(_) => race.breaking_ties(self.known_counts()),
+            None => race,
+        })
     }
 
     /// Of those that an earlier process tested they are made again.
@@ -305,9 +346,15 @@ impl Races {
             benches: &self.commands,
             trees: &self.trees,
             cpus: measured_on(self.pinning.as_ref()),
+            counted: self.means.counted(),
             surroundings: &self.surroundings,
             processes: &checking.processes,
         }
+    }
+
+    /// Why instructions and cycles are not counted.
+    pub(crate) fn no_counters(&self) -> Option<String> {
+        self.means.no_counters()
     }
 
     /// The processors that measured processes have to themselves.

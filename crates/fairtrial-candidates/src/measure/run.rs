@@ -159,6 +159,9 @@ pub struct Measured {
     pub instructions: Option<u64>,
     /// Cycles, where counters exist.
     pub cycles: Option<u64>,
+    /// Why there is no count of these, though counters exist.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncounted: Option<String>,
     /// How often it had to leave its CPU.
     pub involuntary_switches: Option<u64>,
     /// Time the hypervisor took.

@@ -113,6 +113,7 @@ fn all_faster(mut entrants: Vec<String>) -> Report {
         }),
         confirmation: None,
         equals_leader: false,
+        instructions: None,
         failure: None,
     };
     Report {

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use fairtrial_exec::linux::cgroup::{LeafLimits, Part};
+use fairtrial_exec::linux::perf::{Counted, Uncounted};
 use fairtrial_exec::linux::seccomp::Internet;
 use fairtrial_exec::linux::selftest::{Exhaust, SelfTest};
 use fairtrial_exec::protocol::launcher::{
@@ -69,6 +70,7 @@ fn to_launcher() -> Vec<ToLauncher> {
             exhaust: Some(Exhaust::Memory(1 << 40)),
         }),
         nest: true,
+        counted: vec![Counted::Instructions, Counted::TaskClock],
     };
     let watch = Watch {
         deadline_ns: Some(u64::MAX),
@@ -180,6 +182,7 @@ fn from_launcher() -> Vec<FromLauncher> {
         upper_full: false,
         passed: None,
         leaf: Some(LeafCounts::default()),
+        counted: vec![Ok(7), Err(Uncounted::Refused(-1)), Err(Uncounted::Shared)],
     };
     let failed = Step::ALL.map(|step| FromLauncher::Failed {
         task,

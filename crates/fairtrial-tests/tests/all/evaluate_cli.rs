@@ -9,6 +9,7 @@ mod racing;
 mod resuming;
 mod search;
 mod stopping;
+mod ties;
 mod trial;
 mod untouched;
 mod workspaces;
