@@ -38,6 +38,9 @@ pub struct Call {
     pub sandbox: Sandbox,
     /// Of a command: a tree that it finds in a place of the file system, for itself alone.
     pub workspace: Option<Arc<Workspace>>,
+    /// Runs as the engine's own user at `strict`, too, where root gives other calls one of their own: it works on files
+    /// that belong to that user, and are nobody else's to read or change.
+    pub as_caller: bool,
     /// Set when it begins.
     pub beginning: Beginning,
     /// Of a command: found out by trying, instead of running it.
@@ -248,6 +251,7 @@ impl Call {
             limits: Limits::default(),
             sandbox: Sandbox::new(level),
             workspace: None,
+            as_caller: false,
             beginning: Beginning::default(),
             self_test: None,
             capture_bytes: DEFAULT_CAPTURE_BYTES,
