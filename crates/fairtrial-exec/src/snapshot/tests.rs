@@ -205,7 +205,11 @@ fn a_damaged_snapshot_is_built_anew() {
         assert!(Snapshot::open(&place.store, &hash).unwrap().is_none());
         let beside = place.take();
         assert_ne!(beside.path(), path, "the first is in use");
+        // What is whole is used again; without that, what is not goes.
+        let whole = beside.path().to_owned();
         drop((first, beside));
+        assert_eq!(place.take().path(), whole);
+        fs::remove_dir_all(whole.parent().unwrap()).unwrap();
         let second = place.take();
         assert_eq!((second.path(), second.hash()), (&*path, &*hash));
         assert_eq!(seen(second.path()), seen(&place.root()));
