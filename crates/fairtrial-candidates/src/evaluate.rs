@@ -32,6 +32,7 @@ mod sources;
 mod standing;
 mod telling;
 mod turns;
+mod unseen;
 mod worktrees;
 
 pub use checklist::Checklist;

@@ -41,6 +41,8 @@ pub struct Call {
     /// Runs as the engine's own user at `strict`, too, where root gives other calls one of their own: it works on files
     /// that belong to that user, and are nobody else's to read or change.
     pub as_caller: bool,
+    /// Of a command: whether it goes before others on its processors, where the engine may say so: what is measured.
+    pub ahead: bool,
     /// Set when it begins.
     pub beginning: Beginning,
     /// Of a command: found out by trying, instead of running it.
@@ -252,6 +254,7 @@ impl Call {
             sandbox: Sandbox::new(level),
             workspace: None,
             as_caller: false,
+            ahead: false,
             beginning: Beginning::default(),
             self_test: None,
             capture_bytes: DEFAULT_CAPTURE_BYTES,
