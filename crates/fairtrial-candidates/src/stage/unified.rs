@@ -22,7 +22,8 @@ pub(crate) fn unified(images: &PostImages, base: &dyn Base) -> Option<String> {
     for (path, new) in images.iter() {
         let old = before.get(path)?;
         match (old, new) {
-            (Some(old), Some(new)) if is_link(old) != is_link(new) => {
+            // Nothing is written through a link, nor over one.
+            (Some(old), Some(new)) if is_link(old) || is_link(new) => {
                 section(&mut patch, path, Some(old), None)?;
                 section(&mut patch, path, None, Some(new))?;
             }
