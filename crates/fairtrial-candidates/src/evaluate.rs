@@ -33,6 +33,7 @@ mod slots;
 mod sources;
 mod standing;
 mod telling;
+mod turns;
 mod unseen;
 mod worktrees;
 

@@ -39,6 +39,9 @@ pub struct Call {
     pub sandbox: Sandbox,
     /// Of a command: a tree that it finds in a place of the file system, for itself alone.
     pub workspace: Option<Arc<Workspace>>,
+    /// Runs as the engine's own user at `strict`, too, where root gives other calls one of their own: it works on files
+    /// that belong to that user, and are nobody else's to read or change.
+    pub as_caller: bool,
     /// Of a command: whether it goes before others on its processors, where the engine may say so: what is measured.
     pub ahead: bool,
     /// Set when it begins.
@@ -253,6 +256,7 @@ impl Call {
             limits: Limits::default(),
             sandbox: Sandbox::new(level),
             workspace: None,
+            as_caller: false,
             ahead: false,
             beginning: Beginning::default(),
             self_test: None,

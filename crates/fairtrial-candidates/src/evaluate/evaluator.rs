@@ -23,7 +23,8 @@ use super::standing;
 use super::telling::Audience;
 use crate::evaluation::EvaluationReport;
 use crate::search::{
-    self, BadServer, Callable, CommandProposer, CommandTerms, HttpProposer, Proposer, Search,
+    self, BadServer, Callable, CommandProposer, CommandTerms, FunctionProposer, HttpProposer,
+    Proposer, Search,
 };
 use crate::spec::{self, Spec};
 use crate::stage::Terms;
@@ -74,7 +75,7 @@ impl Evaluator {
         })
     }
 
-    /// Has a function of the caller's asked for candidates, whomever the file names.
+    /// Has a function of the caller's asked for candidates, whomever the file names, on the terms of its `timeout`.
     #[must_use]
     pub fn with_proposer(mut self, function: Callable) -> Self {
         self.function = Some(Arc::new(function));
@@ -219,9 +220,11 @@ impl Evaluator {
             (Some(function), _) => {
                 let function = Arc::clone(function);
                 let ask = move |request| function(request);
-                Some(Proposer::Callable(Box::new(ask)))
+                let timeout = named.map_or(spec::PROPOSER_TIMEOUT, spec::Proposer::timeout);
+                let function = FunctionProposer::new(Box::new(ask), timeout);
+                Some(Proposer::Function(function))
             }
-            (None, None) => None,
+            (None, None | Some(spec::Proposer::Function { .. })) => None,
             (None, Some(spec::Proposer::Command(command))) => {
                 let mut config = self.config.clone();
                 config.max_workers = 1;

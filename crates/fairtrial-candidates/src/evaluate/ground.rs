@@ -303,10 +303,17 @@ impl Ground {
     /// In a copy.
     fn call_in(&self, slot: &HeldSlot, errand: &Errand<'_>) -> Call {
         let mut call = self.call(slot.path(), slot.home(), errand);
+        // The copy belongs to this user, as all that is mounted does.
+        call.as_caller = true;
         if call.sandbox.level != Level::None {
             call.sandbox
                 .write
                 .extend([slot.path().to_owned(), slot.home().to_owned()]);
+        }
+        if call.sandbox.level == Level::Strict {
+            // Some of it is there as links.
+            let shared = self.shared.iter().map(|shared| shared.source.clone());
+            call.sandbox.read.extend(shared);
         }
         call
     }

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fairtrial_exec::{Counted, Holder, MachineLock, Outcome, Surroundings, Verdict};
+use fairtrial_exec::{Counted, Outcome, Surroundings, Verdict};
 
-use super::correctness::shown;
 use super::error::EvaluateError;
 use super::event::Event;
 use super::ground::{Errand, Ground, Tree};
-use super::telling::{Audience, Telling};
+use super::telling::Telling;
+use super::turns::Turns;
 use crate::evaluation::BenchFacts;
 use crate::measure::{self, Bench, Measured, Race, Run, RunOrder, SeriesId, Side};
 use crate::spec::Command;
@@ -34,7 +34,7 @@ pub(crate) struct BenchErrand {
 /// What a race is run on.
 pub(crate) struct Track<'a> {
     pub(crate) ground: &'a Ground,
-    pub(crate) lock: &'a MachineLock,
+    pub(crate) turns: &'a Turns,
     pub(crate) benches: &'a [BenchErrand],
     /// By side; the control runs on the base's.
     pub(crate) trees: &'a HashMap<Side, Tree>,
@@ -48,10 +48,6 @@ pub(crate) struct Track<'a> {
     pub(crate) processes: &'a AtomicU64,
 }
 
-/// A candidate whose run failed for a reason that is not its own.
-#[derive(Debug, Default)]
-pub(crate) struct Misfortunes(pub(crate) HashMap<String, String>);
-
 /// How often the engine's own failure is forgiven (CA-56).
 const RETRIES: u32 = 2;
 
@@ -61,30 +57,18 @@ impl Track<'_> {
         &self,
         race: &mut Race,
         telling: &mut Telling,
-        misfortunes: &mut Misfortunes,
     ) -> Result<(), EvaluateError> {
         while let Some(first) = race.next_run().cloned() {
             let label = format!("{} block {}", first.series, first.block);
-            let audience = telling.audience.clone();
-            let waits = |holder: Holder| {
-                audience.tell(Event::LockWait {
-                    holder: shown(&holder),
-                })
-            };
-            // Whoever shows progress does so now, and not beside a measured process.
-            tokio::task::yield_now().await;
-            let held = self
-                .lock
-                .exclusive(&label, waits)
-                .await
-                .map_err(EvaluateError::attempting("measuring"))?;
+            let held = self.turns.exclusive(&label).await;
+            let held = held.map_err(EvaluateError::attempting("measuring"))?;
             let mut runs: Vec<Run> = Vec::new();
             while let Some(order) = race
                 .next_run()
                 .filter(|order| is_same_block(order, &first))
                 .cloned()
             {
-                let measured = self.measure(&order, misfortunes).await?;
+                let measured = self.measure(&order).await?;
                 let run = race
                     .record(measured)
                     .map_err(|failed| EvaluateError::Baseline(failed.to_string()))?;
@@ -99,11 +83,7 @@ impl Track<'_> {
         Ok(())
     }
 
-    async fn measure(
-        &self,
-        order: &RunOrder,
-        misfortunes: &mut Misfortunes,
-    ) -> Result<Measured, EvaluateError> {
+    async fn measure(&self, order: &RunOrder) -> Result<Measured, EvaluateError> {
         let bench = self
             .benches
             .iter()
@@ -119,10 +99,10 @@ impl Track<'_> {
                 Ok(measured) => return Ok(measured),
                 Err(_) if tries < RETRIES => tries += 1,
                 Err(why) => match &order.side {
-                    Side::Candidate(id) => {
-                        misfortunes.0.insert(id.clone(), why.clone());
+                    Side::Candidate(_) => {
                         return Ok(Measured {
                             failed: Some(why),
+                            infra: true,
                             ..Measured::default()
                         });
                     }
@@ -175,17 +155,8 @@ impl Track<'_> {
     }
 
     /// How many processors a bench command keeps busy on the base.
-    pub(crate) async fn busy_cpus(
-        &self,
-        bench: &BenchErrand,
-        audience: &Audience,
-    ) -> Result<f64, EvaluateError> {
-        let waits = |holder: Holder| {
-            audience.tell(Event::LockWait {
-                holder: shown(&holder),
-            })
-        };
-        let held = self.lock.exclusive("calibration", waits).await;
+    pub(crate) async fn busy_cpus(&self, bench: &BenchErrand) -> Result<f64, EvaluateError> {
+        let held = self.turns.exclusive("calibration").await;
         let _held = held.map_err(EvaluateError::attempting("measuring"))?;
         let ran = self
             .run_once(bench, &self.trees[&Side::Base], bench.loops, 0)
@@ -205,17 +176,8 @@ impl Track<'_> {
     }
 
     /// How often a bench command is to loop so that a run takes long enough to be measured and no longer (CA-64).
-    pub(crate) async fn calibrate(
-        &self,
-        bench: &BenchErrand,
-        audience: &Audience,
-    ) -> Result<BenchFacts, EvaluateError> {
-        let waits = |holder: Holder| {
-            audience.tell(Event::LockWait {
-                holder: shown(&holder),
-            })
-        };
-        let held = self.lock.exclusive("calibration", waits).await;
+    pub(crate) async fn calibrate(&self, bench: &BenchErrand) -> Result<BenchFacts, EvaluateError> {
+        let held = self.turns.exclusive("calibration").await;
         let _held = held.map_err(EvaluateError::attempting("measuring"))?;
         let base = &self.trees[&Side::Base];
         let timed = async |loops: u32| -> Result<f64, EvaluateError> {

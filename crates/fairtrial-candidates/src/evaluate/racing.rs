@@ -13,13 +13,13 @@ use super::event::{Event, State};
 use super::field::Field;
 use super::ground::Tree;
 use super::means::Means;
-use super::measuring::{BenchErrand, Misfortunes, Track, benches};
+use super::measuring::{BenchErrand, Track, benches};
 use super::record::{Past, Record};
 use super::scene::Scene;
 use crate::cases::{Failure, FailureKind};
 use crate::evaluation::{BenchFacts, InstructionCount};
 use crate::measure::{
-    self, Counts, Entrant, Metric, Placing, Race, Recorded, Report, Settings, Side, Tally,
+    self, Counts, Entrant, Metric, Placing, Race, Recorded, Report, Run, Settings, Side, Tally,
 };
 use crate::spec::{self, Bench, Loops, Spec};
 
@@ -106,30 +106,33 @@ impl Races {
         self.make_trees(&entrants, scene, field).await?;
         self.calibrate(scene).await?;
         let mut race = self.race(round, entrants.clone())?;
-        if let Some(recorded) = recorded(scene, round, &entrants)? {
-            race = measure::resume(race, &recorded).map_err(failed_base)?;
-        } else {
-            let (machine, runs_before) =
-                (scene.machine.clone(), scene.telling.runs()?.len() as u64);
-            scene.telling.keep(&Record::Race {
-                round,
-                entrants: ids,
-                metric: self.metric(),
-                machine,
-                runs_before,
-            })?;
-        }
+        let runs_before = match same_race(scene, round, &entrants) {
+            Some(before) => {
+                let recorded: Recorded = runs_of(scene, round, before)?.into_iter().collect();
+                race = measure::resume(race, &recorded).map_err(failed_base)?;
+                before
+            }
+            None => {
+                let (machine, runs_before) =
+                    (scene.machine.clone(), scene.telling.runs()?.len() as u64);
+                scene.telling.keep(&Record::Race {
+                    round,
+                    entrants: ids,
+                    metric: self.metric(),
+                    machine,
+                    runs_before,
+                })?;
+                runs_before
+            }
+        };
         for entrant in &entrants {
             tell(scene, field, &entrant.id, State::Racing, None);
         }
         let checking = Arc::clone(&scene.checking);
-        let mut misfortunes = Misfortunes::default();
         loop {
             let kept_off = self.pinning.as_ref().map(keep_off);
             let track = self.track(&checking);
-            track
-                .run(&mut race, &mut scene.telling, &mut misfortunes)
-                .await?;
+            track.run(&mut race, &mut scene.telling).await?;
             drop(kept_off);
             let tied = race.tied();
             if tied.is_empty() {
@@ -139,16 +142,7 @@ impl Races {
             race.take_counts(&self.known_counts());
         }
         let report = race.report();
-        for placing in &report.ranking {
-            let failure = placing.failure.as_ref().map(|why| {
-                match misfortunes.0.get(&placing.candidate.id) {
-                    Some(why) => Failure::new(FailureKind::Infra, why.clone()),
-                    None => Failure::new(FailureKind::BenchFailed, why.clone()),
-                }
-            });
-            let state = failure.as_ref().map_or(State::Done, |_| State::Failed);
-            tell(scene, field, &placing.candidate.id, state, failure);
-        }
+        tell_ends(scene, field, &report, &runs_of(scene, round, runs_before)?);
         self.take(report.clone());
         Ok(report)
     }
@@ -167,18 +161,11 @@ impl Races {
                 .iter()
                 .filter_map(|id| entrant(field, id))
                 .collect();
-            let runs = scene.telling.runs()?;
-            let recorded: Recorded = runs.into_iter().skip(raced.runs_before as usize).collect();
+            let runs = runs_of(scene, self.rounds + 1, raced.runs_before)?;
+            let recorded: Recorded = runs.iter().cloned().collect();
             let race = self.race(self.rounds + 1, entrants)?;
             let report = measure::rescore(race, &recorded).map_err(failed_base)?;
-            for placing in &report.ranking {
-                let failure = placing
-                    .failure
-                    .as_ref()
-                    .map(|why| Failure::new(FailureKind::BenchFailed, why.clone()));
-                let state = failure.as_ref().map_or(State::Done, |_| State::Failed);
-                tell(scene, field, &placing.candidate.id, state, failure);
-            }
+            tell_ends(scene, field, &report, &runs);
             self.take(report);
         }
         Ok(())
@@ -303,9 +290,7 @@ impl Races {
                 },
                 None => {
                     let checking = Arc::clone(&scene.checking);
-                    self.track(&checking)
-                        .calibrate(command, &scene.telling.audience)
-                        .await?
+                    self.track(&checking).calibrate(command).await?
                 }
             };
             scene.telling.keep(&Record::Calibrated {
@@ -322,10 +307,7 @@ impl Races {
     async fn choose_processors(&mut self, scene: &Scene) -> Result<(), EvaluateError> {
         let mut busiest = 0.0_f64;
         for command in &self.commands {
-            let busy = self
-                .track(&scene.checking)
-                .busy_cpus(command, &scene.telling.audience)
-                .await?;
+            let busy = self.track(&scene.checking).busy_cpus(command).await?;
             busiest = busiest.max(busy);
         }
         let pin = match scene.checking.ground.can_pin() {
@@ -342,7 +324,7 @@ impl Races {
     fn track<'a>(&'a self, checking: &'a Checking) -> Track<'a> {
         Track {
             ground: &checking.ground,
-            lock: &checking.lock,
+            turns: &checking.turns,
             benches: &self.commands,
             trees: &self.trees,
             cpus: measured_on(self.pinning.as_ref()),
@@ -370,30 +352,23 @@ fn measured_on(pinning: Option<&Pinning>) -> &[usize] {
     }
 }
 
-/// Blocks of a race that was broken off count if it is the same race, on this machine, since it was started (CA-97).
-fn recorded(
-    scene: &Scene,
-    round: u32,
-    entrants: &[Entrant],
-) -> Result<Option<Recorded>, EvaluateError> {
-    let Some(raced) = scene.past.races.get(&round) else {
-        return Ok(None);
-    };
+/// Blocks of a race that was broken off count if it is the same race, on this machine, since it was started (CA-97): those
+/// after so many runs.
+fn same_race(scene: &Scene, round: u32, entrants: &[Entrant]) -> Option<u64> {
+    let raced = scene.past.races.get(&round)?;
     let same_field = raced
         .entrants
         .iter()
         .eq(entrants.iter().map(|entrant| &entrant.id));
     let same_machine = (&raced.machine.boot_id, &raced.machine.cpu)
         == (&scene.machine.boot_id, &scene.machine.cpu);
-    if !same_field || !same_machine {
-        return Ok(None);
-    }
-    let runs = scene
-        .telling
-        .runs()?
-        .into_iter()
-        .skip(raced.runs_before as usize);
-    Ok(Some(runs.collect()))
+    (same_field && same_machine).then_some(raced.runs_before)
+}
+
+/// The runs of a race: those of its name after so many others.
+fn runs_of(scene: &Scene, round: u32, before: u64) -> Result<Vec<Run>, EvaluateError> {
+    let runs = scene.telling.runs()?.into_iter().skip(before as usize);
+    Ok(runs.filter(|run| run.order.series.round == round).collect())
 }
 
 fn failed_base(failed: measure::BaseFailed) -> EvaluateError {
@@ -406,6 +381,22 @@ fn entrant(field: &Field, id: &str) -> Option<Entrant> {
         id: id.to_owned(),
         changed_lines: staged.size.changed_lines() as u64,
     })
+}
+
+/// How a race ended for each who took part. What was not the candidate's fault is told from what was, by its run.
+fn tell_ends(scene: &Scene, field: &mut Field, report: &Report, runs: &[Run]) {
+    for placing in &report.ranking {
+        let id = &placing.candidate.id;
+        let failure = placing.failure.as_ref().map(|why| {
+            let kind = match runs.iter().any(|run| run.is_misfortune_of(id)) {
+                true => FailureKind::Infra,
+                false => FailureKind::BenchFailed,
+            };
+            Failure::new(kind, why.clone())
+        });
+        let state = failure.as_ref().map_or(State::Done, |_| State::Failed);
+        tell(scene, field, id, state, failure);
+    }
 }
 
 fn tell(scene: &Scene, field: &mut Field, id: &str, state: State, failure: Option<Failure>) {

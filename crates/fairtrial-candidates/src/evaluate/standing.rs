@@ -43,6 +43,7 @@ pub(crate) fn report(spec: &Spec, course: &Course<'_>) -> Result<EvaluationRepor
         proposals: spec.search.as_ref().map(|_| ledger),
         costs: Costs {
             processes: scene.checking.processes.load(Ordering::Relaxed),
+            lock_wait_s: scene.checking.turns.waited().as_secs_f64(),
             ..scene.costs
         },
         warnings: scene.warnings.clone(),

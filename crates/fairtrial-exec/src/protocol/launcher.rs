@@ -176,6 +176,8 @@ pub struct World {
     pub scratch_bytes: u64,
     /// How many files that holds.
     pub scratch_inodes: u64,
+    /// It is the engine's own user, where it could have one of its own.
+    pub as_caller: bool,
     /// Whom it can talk to.
     pub network: Network,
 }

@@ -125,6 +125,7 @@ fn confine() -> Confine {
         scratch: b"/tmp/scratch".to_vec(),
         scratch_bytes: 1 << 30,
         scratch_inodes: 50_000,
+        as_caller: true,
         network: Network::Loopback,
     };
     Confine {
