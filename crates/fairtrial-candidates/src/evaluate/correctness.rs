@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use fairtrial_exec::{ChangeKind, Holder, MachineLock, Verdict};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::event::Event;
 use super::ground::{CASES_FILE, Errand, Ground, Ran, TEST_HASH_SEED, Tree};
 use super::layers::Layers;
-use super::logs::file_name;
+use super::logs::{BUILD, file_name};
 use super::telling::Audience;
 use crate::cases::{
     Baseline, CallEnd, CallSummary, Comparison, Failure, FailureKind, Left, MOST_RESULT_BYTES,
@@ -33,6 +33,8 @@ pub(crate) struct Checking {
     pub(crate) lock: MachineLock,
     pub(crate) guard: Arc<Guard>,
     pub(crate) build: Option<Build>,
+    /// Protected paths that the base's own build writes to: those of candidates may do so too.
+    pub(crate) build_touches: OnceLock<BTreeSet<String>>,
     pub(crate) tests: Vec<TestCommand>,
     /// The directory of the plug-in for pytest.
     pub(crate) plugin: PathBuf,
@@ -133,7 +135,7 @@ impl Checking {
         let errand = Errand {
             timeout: Some(build.timeout),
             kept_in: Some(kept.clone()),
-            log: Some(self.logs.join(&tree.name).join("build")),
+            log: Some(self.logs.join(&tree.name).join(BUILD)),
             ..Errand::new(&build.command)
         };
         let ran = self.run(&tree, &errand, "build").await?;
@@ -144,6 +146,16 @@ impl Checking {
                 _ => FailureKind::BuildFailed,
             };
             let failure = Failure::new(kind, format!("build: {}", end.described()));
+            return Err(failure.shown_by(self.summary("build", end, &ran)));
+        }
+        let guard = Arc::clone(&self.guard);
+        let looked = aside(move || Ok((touched(&ran, &guard)?, ran)));
+        let (touched, ran) = looked.await?;
+        // The first that is built is the base.
+        let allowed = self.build_touches.get_or_init(|| touched.clone());
+        if let Some(path) = touched.difference(allowed).next() {
+            let message = format!("build wrote to `{path}`, which is protected");
+            let failure = Failure::new(FailureKind::Tampered, message);
             return Err(failure.shown_by(self.summary("build", end, &ran)));
         }
         if ran.copy().is_some() {
@@ -333,10 +345,16 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(globs: Protect, base: impl IntoIterator<Item = TreePath>) -> Self {
+    /// Of the base, and of what is shared: no link may stand where that will be mounted.
+    pub(crate) fn new(
+        globs: Protect,
+        base: impl IntoIterator<Item = TreePath>,
+        shared: Vec<TreePath>,
+    ) -> Self {
         let files = base
             .into_iter()
             .filter(|path| globs.covering(path).is_some())
+            .chain(shared)
             .collect();
         Self { globs, files }
     }

@@ -102,6 +102,7 @@ impl Evaluator {
         let terms = Terms {
             base_hash: frozen.hash().to_owned(),
             protect: protect(&self.spec)?,
+            shared: places.shared_in_tree(),
         };
         let reception = Reception {
             backend: &self.backend,
@@ -135,8 +136,8 @@ impl Evaluator {
         let places = Places::check(&self.spec)?;
         let newcomers = given(&self.spec)?;
         let mut scene = self.begin(&places, resume, audience).await?;
-        let (baseline, base_tree, allowed) = self.baseline(&mut scene).await?;
-        let races = Races::new(&self.spec, base_tree)?;
+        let base_runs = self.baseline(&mut scene).await?;
+        let races = Races::new(&self.spec, &base_runs)?;
         let (asking, search) = self.search(&scene, races.is_some(), &places.output)?;
         let (base, terms) = (scene.base.clone(), scene.terms.clone());
         let mut course = Course::new(Start {
@@ -148,8 +149,8 @@ impl Evaluator {
             races,
             search,
             asking,
-            baseline,
-            allowed,
+            baseline: base_runs.baseline,
+            allowed: base_runs.touched,
             slots: self.spec.parallel.unwrap_or(1) as usize,
             scene: &mut scene,
         });

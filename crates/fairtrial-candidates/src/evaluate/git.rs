@@ -12,6 +12,9 @@ use super::error::EvaluateError;
 /// Lists of files of large repositories are long.
 const MOST_OUTPUT: u64 = 512 << 20;
 
+/// Files are committed byte for byte, whatever filters, encodings and ends of lines the tree asks for.
+const AS_THEY_ARE: &str = "* -text !eol !filter !ident !working-tree-encoding\n";
+
 /// Git, run as the user would: with the user's own configuration, but without programs that a repository names.
 pub(crate) struct Git<'a, B> {
     backend: &'a B,
@@ -181,6 +184,10 @@ impl<'a, B: Backend> Git<'a, B> {
         let home = git_dir.parent().unwrap_or(git_dir);
         init.push(home.into());
         self.ask_with(home, &init, &[]).await?;
+        let attributes = git_dir.join("info/attributes");
+        std::fs::create_dir_all(git_dir.join("info"))
+            .and_then(|()| std::fs::write(attributes, AS_THEY_ARE))
+            .map_err(EvaluateError::attempting("writing a history of one commit"))?;
         let place = [("GIT_DIR", git_dir), ("GIT_WORK_TREE", work_tree)];
         let place = place.map(|(name, path)| (OsString::from(name), path.as_os_str().to_owned()));
         let who = ["AUTHOR", "COMMITTER"].into_iter().flat_map(|role| {
@@ -198,15 +205,7 @@ impl<'a, B: Backend> Git<'a, B> {
         });
         let env: Vec<_> = place.into_iter().chain(who).collect();
         // `--force`: what was taken into the snapshot is in it, ignored or not.
-        let add = [
-            "-c",
-            "core.autocrlf=false",
-            "add",
-            "--all",
-            "--force",
-            "--",
-            ".",
-        ];
+        let add = ["add", "--all", "--force", "--", "."];
         self.ask_with(work_tree, &add.map(OsString::from), &env)
             .await?;
         let commit = [
@@ -296,6 +295,9 @@ impl<'a, B: Backend> Git<'a, B> {
             "core.fsmonitor=false",
             "-c",
             "core.hooksPath=/dev/null",
+            // Else a sparse index is made anew, and its trees are written to the user's objects.
+            "-c",
+            "index.sparse=false",
         ];
         let argv = head
             .iter()

@@ -10,6 +10,7 @@ fn terms() -> Terms {
     Terms {
         base_hash: "0123".to_owned(),
         protect: Protect::default(),
+        shared: Vec::new(),
     }
 }
 
@@ -111,6 +112,9 @@ fn a_malformed_line_fails_alone() {
     assert_eq!(lines[5].as_ref().map(|given| given.place.line), Ok(7));
 }
 
+static LONG_NAME: std::sync::LazyLock<String> =
+    std::sync::LazyLock::new(|| format!(r#"{{"patch": "", "name": "{}"}}"#, "n".repeat(70_000)));
+
 /// CA-16
 #[test]
 fn each_fault_of_a_line_is_named() {
@@ -124,6 +128,7 @@ fn each_fault_of_a_line_is_named() {
         (r#"{"patch": 1}"#, "`patch` is not a text"),
         (r#"{"files": []}"#, "`files` is not an object"),
         (r#"{"patch": "", "name": 1}"#, "`name` is not a text"),
+        (&LONG_NAME, "`name` has more than 255 bytes"),
         (r#"{"patch": "", "meta": 1}"#, "`meta` is not an object"),
         (
             r#"{"patch": "", "patch": "x"}"#,
@@ -145,6 +150,10 @@ fn each_fault_of_a_line_is_named() {
         (
             r#"{"files": {"a": {"base64": "?"}}}"#,
             "file `a`: `base64`: ",
+        ),
+        (
+            r#"{"files": {"a": {"base64": "", "mode": "000"}}}"#,
+            "file `a`: `mode` is \"000\"",
         ),
         (
             r#"{"files": {"a": {"base64": "", "mode": "999"}}}"#,
