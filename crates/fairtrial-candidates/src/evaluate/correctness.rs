@@ -78,7 +78,7 @@ impl Checking {
         baseline: &Baseline,
         allowed: &BTreeSet<String>,
     ) -> (Checked, Option<Tree>) {
-        match self.try_check(staged, baseline, allowed).await {
+        let (checked, tree) = match self.try_check(staged, baseline, allowed).await {
             Ok((checked, tree)) => (checked, Some(tree)),
             Err(failure) => (
                 Checked {
@@ -88,7 +88,12 @@ impl Checking {
                 },
                 None,
             ),
+        };
+        if checked.failure.is_some() {
+            self.forget_build(&staged.id.full()).await;
+            return (checked, None);
         }
+        (checked, tree)
     }
 
     async fn try_check(
@@ -125,10 +130,28 @@ impl Checking {
     }
 
     /// The tree with what the build command makes of it (CA-33).
-    async fn built(&self, mut tree: Tree, name: &str) -> Result<Tree, Failure> {
+    async fn built(&self, tree: Tree, name: &str) -> Result<Tree, Failure> {
         let Some(build) = &self.build else {
             return Ok(tree);
         };
+        let built = self.build(build, tree, name).await;
+        if built.is_err() {
+            self.forget_build(name).await;
+        }
+        built
+    }
+
+    /// Nobody needs what a build left of one that failed, and others may need the room.
+    async fn forget_build(&self, name: &str) {
+        let kept = self.built.join(name);
+        let removed = aside(move || match kept.exists() {
+            true => fairtrial_exec::remove_tree(&kept),
+            false => Ok(()),
+        });
+        removed.await.ok(); // it goes with the evaluation at the latest
+    }
+
+    async fn build(&self, build: &Build, mut tree: Tree, name: &str) -> Result<Tree, Failure> {
         let kept = self.built.join(name);
         let made = fresh_directory(&kept);
         made.map_err(|error| Failure::of_engine(&error))?;

@@ -1,5 +1,7 @@
 //! Candidates that cheat, and surroundings that are not as they should be.
 
+use fairtrial_tests::wait_until;
+
 use super::trial::{Trial, answers, changes, ends, right};
 
 /// What a command may write to besides its tree is a question of the level: these are at the default one.
@@ -29,6 +31,49 @@ fn a_build_that_writes_to_a_protected_file_is_tampering() {
         assert_eq!(report.failure(name), "tampered", "{}", report.of(name));
     }
     assert_eq!(report.failure("good"), "", "{}", report.of("good"));
+}
+
+/// CA-45: what a failed candidate's build left does not take the room of others.
+#[tokio::test]
+async fn what_a_failed_build_left_is_gone_with_it() {
+    let trial = Trial::new();
+    trial.write("repo/build.sh", "true\n");
+    trial.commit();
+    let seen = trial.path("seen");
+    trial.spec(&format!(
+        "parallel: 1\nbuild: {{command: [sh, build.sh]}}\nenv: {{set: {{SEEN: {seen:?}, FLAG: {:?}}}}}\n",
+        trial.path("flag")
+    ));
+    let builds = |name: &str, script: &str| changes(name, &[("build.sh", script)]);
+    trial.candidates(&[
+        builds("fails", "echo word-of-fails > left; exit 1\n"),
+        changes(
+            "wrong",
+            &[
+                ("answer.sh", "echo 41\n"),
+                ("build.sh", "echo word-of-wrong > left\n"),
+            ],
+        ),
+        builds(
+            "last",
+            "touch \"$FLAG\"; while test ! -e \"$SEEN\"; do sleep 0.05; done\n",
+        ),
+    ]);
+    let running = trial.evaluate(&["--json"]).start();
+    let flag = trial.path("flag");
+    wait_until("the last one is built", || flag.exists()).await;
+    let left = trial.census("cache/workspaces");
+    trial.write("seen", "");
+    drop(running.end());
+    let holds = |word: &str| {
+        left.values()
+            .any(|seen| seen.3.starts_with(word.as_bytes()))
+    };
+    assert!(
+        !holds("word-of-fails") && !holds("word-of-wrong"),
+        "{:?}",
+        left.keys()
+    );
 }
 
 /// CA-33, CA-63: no command finds anything of another, whatever that was left in.
