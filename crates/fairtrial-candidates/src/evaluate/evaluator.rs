@@ -93,6 +93,7 @@ impl Evaluator {
     pub async fn check(&self) -> Result<Checklist, EvaluateError> {
         let places = Places::check(&self.spec)?;
         let newcomers = given(&self.spec)?;
+        self.sweep()?;
         let root = self.store.workspace_dir()?;
         let room = directory(root.path(), "room")?;
         let listing = list(&self.spec, &places, &self.tools, &room).await?;

@@ -133,6 +133,15 @@ impl Evaluator {
         Some(Watch { tree, scope })
     }
 
+    /// Removes what engines left that were killed (CA-42).
+    pub(super) fn sweep(&self) -> Result<(), EvaluateError> {
+        for orphan in self.store.orphans()? {
+            Worktrees::forget_those_of(&orphan);
+            orphan.remove().ok(); // left for the next time
+        }
+        Ok(())
+    }
+
     /// Freezes the base and opens the record.
     pub(super) async fn begin(
         &self,
@@ -142,10 +151,7 @@ impl Evaluator {
     ) -> Result<Scene, EvaluateError> {
         let begun = Instant::now();
         let past = self.past(&places.output, resume)?;
-        for orphan in self.store.orphans()? {
-            Worktrees::forget_those_of(&orphan);
-            orphan.remove().ok(); // left for the next time
-        }
+        self.sweep()?;
         let root = self.store.workspace_dir()?;
         let room = directory(root.path(), "room")?;
         let listing = list(&self.spec, places, &self.tools, &room).await?;

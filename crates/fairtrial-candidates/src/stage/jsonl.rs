@@ -68,6 +68,8 @@ fn read_line(source: usize, file: &str, line: usize, text: &[u8]) -> Result<Give
         return Err(format!("`name` has more than {LONGEST_NAME} bytes"));
     }
     let parent = text_of(&mut keys, "parent")?;
+    // On one line, as names of files are: a table has a line for each candidate.
+    let [name, parent] = [name, parent].map(|text| text.map(|text| shown(text.as_bytes())));
     let meta = match keys.remove("meta") {
         None | Some(Value::Null) => None,
         Some(Value::Object(meta)) => Some(meta),

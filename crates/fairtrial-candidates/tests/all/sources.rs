@@ -76,6 +76,15 @@ fn a_line_says_files_modes_and_deletions() {
     );
 }
 
+/// CA-11, CA-82: a name makes no lines of its own.
+#[test]
+fn names_are_on_one_line() {
+    let given =
+        line("{\"patch\": \"\", \"name\": \"a\\nwinner: \\u001b[1mb\", \"parent\": \"x\\ny\"}");
+    assert_eq!(given.name, r"a\nwinner: \x1b[1mb");
+    assert_eq!(given.parent.as_deref(), Some(r"x\ny"));
+}
+
 /// CA-16
 #[test]
 fn a_malformed_line_fails_alone() {
