@@ -22,6 +22,9 @@ pub(crate) struct Git<'a, B> {
     user: &'a BTreeMap<OsString, OsString>,
 }
 
+/// Git's code for an option that it does not know.
+const USAGE: i32 = 129;
+
 /// How a command of git's ended.
 struct Ran {
     code: Option<i32>,
@@ -109,7 +112,14 @@ impl<'a, B: Backend> Git<'a, B> {
 
     /// What the index has below the directory.
     pub(crate) async fn tracked(&self, directory: &Path) -> Result<Vec<Tracked>, EvaluateError> {
-        let list = self.ask(directory, &["ls-files", "-z", "--stage"]).await?;
+        // Else a sparse index is filled in, and the user's objects are touched for that.
+        let sparse = ["ls-files", "-z", "--stage", "--sparse"];
+        let asked = self.run(directory, &sparse).await?;
+        let list = match asked.code {
+            Some(0) => asked.stdout,
+            Some(USAGE) => self.ask(directory, &sparse[..3]).await?, // before git 2.36 there is no such option
+            _ => return Err(refused("asking git for the files of the index", &asked)),
+        };
         let mut tracked: Vec<Tracked> = records(&list).filter_map(Tracked::read).collect();
         tracked.dedup_by(|one, other| one.path == other.path); // stages of an unmerged file
         Ok(tracked)
@@ -295,9 +305,6 @@ impl<'a, B: Backend> Git<'a, B> {
             "core.fsmonitor=false",
             "-c",
             "core.hooksPath=/dev/null",
-            // Else a sparse index is made anew, and its trees are written to the user's objects.
-            "-c",
-            "index.sparse=false",
         ];
         let argv = head
             .iter()
@@ -352,12 +359,15 @@ impl Ran {
 }
 
 impl Tracked {
-    /// `MODE OBJECT STAGE\tPATH`.
+    /// `MODE OBJECT STAGE\tPATH`; none of what is no file.
     fn read(record: &[u8]) -> Option<Self> {
         let tab = record.iter().position(|byte| *byte == b'\t')?;
         let (head, path) = (&record[..tab], &record[tab + 1..]);
         let mut words = head.split(|byte| *byte == b' ');
         let (mode, object) = (words.next()?, words.next()?);
+        if mode == b"040000" {
+            return None; // a directory that is not checked out
+        }
         let submodule = mode == b"160000";
         Some(Self {
             path: path.to_vec(),
@@ -391,7 +401,7 @@ mod tests {
 
     #[test]
     fn the_index_is_read_with_submodules_and_odd_names() {
-        let list = b"100644 0a 0\ta b\x00160000 1c 0\tsub\x00120000 2d 0\tnew\nline\x00";
+        let list = b"040000 3e 0\tfar/\x00100644 0a 0\ta b\x00160000 1c 0\tsub\x00120000 2d 0\tnew\nline\x00";
         let read: Vec<_> = records(list).filter_map(Tracked::read).collect();
         let file = |path: &[u8]| Tracked {
             path: path.to_vec(),

@@ -317,8 +317,11 @@ fn a_sparse_index_is_only_read() {
     ]);
     let before = trial.census("repo");
     trial.candidates(&[right("good")]);
-    ends(&trial.run(&[]), 0);
-    assert_eq!(trial.census("repo"), before);
+    for base in ["working-tree", "HEAD"] {
+        trial.spec(&format!("base: {base}\n"));
+        ends(&trial.run(&["--output", base]), 0);
+        assert_eq!(trial.census("repo"), before, "{base}");
+    }
 }
 
 /// CA-21, CA-31: files are in the one commit as they are, though the tree asks for filters and encodings.
