@@ -172,7 +172,11 @@ impl<'a, B: Backend> Git<'a, B> {
             prefix,
         ];
         self.ask_with(&tree.directory, &write, &private).await?;
-        let list = ["ls-files", "--full-name", "-z", "--stage", ":/"].map(OsString::from);
+        // This index is whole, and is to be listed so.
+        let whole = ["-c", "index.sparse=false"];
+        let list = ["ls-files", "--full-name", "-z", "--stage", ":/"];
+        let list = [&whole[..], &list].concat();
+        let list: Vec<OsString> = list.into_iter().map(OsString::from).collect();
         let list = self.ask_with(&tree.directory, &list, &private).await?;
         Ok(records(&list).filter_map(Tracked::read).collect())
     }
