@@ -12,7 +12,7 @@ def attempt(name, look, leave):
         try:
             if what() and what is look:
                 found.append(name)
-        except OSError:
+        except (OSError, AttributeError):  # refused, or an old C library has it elsewhere
             pass
 
 

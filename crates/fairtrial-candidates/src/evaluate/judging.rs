@@ -129,11 +129,12 @@ fn copy_outputs(ran: &Ran, globs: &Protect, into: &Path) -> io::Result<bool> {
             fs::create_dir_all(parent)?;
         }
         // A file may have holes, and be far larger than what its writer may write.
-        let copied = io::copy(&mut file.take(left + 1), &mut fs::File::create(target)?)?;
-        match left.checked_sub(copied) {
+        let bytes = file.metadata()?.len();
+        match left.checked_sub(bytes) {
             Some(rest) => left = rest,
             None => return Ok(false),
         }
+        io::copy(&mut file.take(bytes), &mut fs::File::create(target)?)?;
     }
     Ok(true)
 }

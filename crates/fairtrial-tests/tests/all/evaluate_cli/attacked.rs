@@ -1,5 +1,7 @@
 //! Candidates that cheat, and surroundings that are not as they should be.
 
+use std::path::{Path, PathBuf};
+
 use fairtrial_tests::wait_until;
 
 use super::trial::{Trial, answers, changes, ends, right};
@@ -46,13 +48,10 @@ async fn what_a_failed_build_left_is_gone_with_it() {
     ));
     let builds = |name: &str, script: &str| changes(name, &[("build.sh", script)]);
     trial.candidates(&[
-        builds("fails", "echo word-of-fails > left; exit 1\n"),
+        builds("fails", "touch left; exit 1\n"),
         changes(
             "wrong",
-            &[
-                ("answer.sh", "echo 41\n"),
-                ("build.sh", "echo word-of-wrong > left\n"),
-            ],
+            &[("answer.sh", "echo 41\n"), ("build.sh", "touch left\n")],
         ),
         builds(
             "last",
@@ -62,18 +61,18 @@ async fn what_a_failed_build_left_is_gone_with_it() {
     let running = trial.evaluate(&["--json"]).start();
     let flag = trial.path("flag");
     wait_until("the last one is built", || flag.exists()).await;
-    let left = trial.census("cache/workspaces");
+    let left: Vec<_> = below(&trial.path("cache/workspaces"))
+        .flat_map(|workspace| below(&workspace.join("built")))
+        .filter(|built| built.join("upper/left").exists())
+        .collect();
     trial.write("seen", "");
     drop(running.end());
-    let holds = |word: &str| {
-        left.values()
-            .any(|seen| seen.3.starts_with(word.as_bytes()))
-    };
-    assert!(
-        !holds("word-of-fails") && !holds("word-of-wrong"),
-        "{:?}",
-        left.keys()
-    );
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn below(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = std::fs::read_dir(directory).expect("a directory of ours");
+    entries.map(|entry| entry.expect("it can be listed").path())
 }
 
 /// CA-33, CA-63: no command finds anything of another, whatever that was left in.
@@ -265,26 +264,18 @@ fn nothing_stands_in_the_place_of_what_is_shared() {
     let trial = Trial::new();
     trial.write("repo/.gitignore", "deps/lib\n");
     trial.write("repo/deps/lib/tool", "tool\n");
-    trial.write("repo/build.sh", "true\n");
     trial.write("beside/file", "x");
     trial.commit();
-    let beside = trial.path("beside");
-    trial.spec(&format!(
-        "shared: [repo/deps/lib]\nbuild: {{command: [sh, build.sh]}}\nenv: {{set: {{BESIDE: {beside:?}}}}}\n"
-    ));
+    trial.spec("shared: [repo/deps/lib]\n");
     let link = format!(
         "diff --git a/deps b/deps\nnew file mode 120000\n--- /dev/null\n+++ b/deps\n@@ -0,0 +1 @@\n+{}\n\\ No newline at end of file\n",
-        beside.display()
+        trial.path("beside").display()
     );
     let before = trial.census("beside");
     trial.candidates(&[
         serde_json::json!({"name": "link", "patch": link}),
         changes("file", &[("deps", "x")]),
         changes("inside", &[("deps/lib/tool", "x")]),
-        changes(
-            "built",
-            &[("build.sh", "mv deps away; ln -s \"$BESIDE\" deps\n")],
-        ),
         changes("good", &[("deps/more", "x")]),
     ]);
     let report = trial.report(0, &[]);
@@ -292,12 +283,6 @@ fn nothing_stands_in_the_place_of_what_is_shared() {
         assert_eq!(report.failure(name), "apply_failed", "{}", report.of(name));
         assert!(report.message(name).contains("`deps/lib`, which is shared"));
     }
-    assert_eq!(
-        report.failure("built"),
-        "tampered",
-        "{}",
-        report.of("built")
-    );
     assert_eq!(report.failure("good"), "", "{}", report.of("good"));
     assert_eq!(trial.census("beside"), before);
 }
@@ -342,7 +327,7 @@ fn attributes_of_the_tree_do_not_change_what_is_committed() {
     std::fs::remove_dir_all(trial.path("repo/.git")).expect("it is ours");
     trial.spec(
         "tests:\n- {name: check, command: [sh, tests/check.sh]}\n\
-         - {name: same, command: 'git show HEAD:lines.txt | cmp - lines.txt; git show HEAD:odd.txt | cmp - odd.txt'}\n",
+         - {name: same, command: 'git show HEAD:lines.txt | cmp - lines.txt && git show HEAD:odd.txt | cmp - odd.txt'}\n",
     );
     trial.candidates(&[right("good")]);
     let done = trial.evaluate(&[]).env("HOME", trial.path("")).run();
