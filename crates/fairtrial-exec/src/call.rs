@@ -38,6 +38,8 @@ pub struct Call {
     pub sandbox: Sandbox,
     /// Of a command: a tree that it finds in a place of the file system, for itself alone.
     pub workspace: Option<Arc<Workspace>>,
+    /// Of a command: whether it goes before others on its processors, where the engine may say so: what is measured.
+    pub ahead: bool,
     /// Set when it begins.
     pub beginning: Beginning,
     /// Of a command: found out by trying, instead of running it.
@@ -248,6 +250,7 @@ impl Call {
             limits: Limits::default(),
             sandbox: Sandbox::new(level),
             workspace: None,
+            ahead: false,
             beginning: Beginning::default(),
             self_test: None,
             capture_bytes: DEFAULT_CAPTURE_BYTES,

@@ -45,6 +45,7 @@ pub(crate) mod readiness;
 #[cfg(feature = "engine")]
 pub mod record_lock;
 pub mod remove;
+pub mod scheduling;
 pub mod seccomp;
 pub mod selftest;
 pub mod signals;

@@ -209,6 +209,7 @@ fn program(site: &Site, key: &Key) -> Program {
         env: site.context.environment.entries(&changes),
         cwd: b"/".to_vec(),
         rlimits: Vec::new(),
+        ahead: false,
         zygote: true,
         confine: key.confined.then(|| Box::new(groundwork())),
         nest: key.nest,

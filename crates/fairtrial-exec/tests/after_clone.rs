@@ -56,6 +56,7 @@ fn program(path: &str, self_test: Option<SelfTest>) -> Program {
         env: vec![text("PATH=/bin")],
         cwd: text("/"),
         rlimits: vec![(libc::RLIMIT_CORE, 0)],
+        ahead: false,
         zygote: false,
         confine: None,
         self_test,

@@ -17,7 +17,7 @@ use rustix::event::epoll;
 
 use crate::confine::{Cell, Nest};
 use crate::forks::Fork;
-use crate::task::{Role, Task};
+use crate::task::{Ahead, Role, Task};
 use crate::tree::Strays;
 use crate::watch::{Due, Watched};
 
@@ -270,6 +270,9 @@ impl Launcher {
                 };
                 let mut task = Task::new(started.pid, Some(started.pidfd), role);
                 task.cell = cell;
+                if program.ahead {
+                    task.ahead = Some(Ahead::go(started.pid));
+                }
                 self.tasks.insert(id, task);
                 Ok(())
             }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use fairtrial_exec::linux::monotonic::now_ns;
+use fairtrial_exec::linux::scheduling::{self, Turn};
 use fairtrial_exec::linux::wait::Reaped;
 use fairtrial_exec::linux::{freeze, signals};
 use fairtrial_exec::protocol::launcher::{Cause, End, Watch};
@@ -29,6 +30,26 @@ pub(crate) struct Task {
     passed: Option<Cause>,
     /// What confines it.
     pub(crate) cell: Cell,
+    /// It is measured.
+    pub(crate) ahead: Option<Ahead>,
+}
+
+/// As long as it is there, the launcher goes before others on its processors, and so does a task until its end. Where
+/// the kernel does not let them, they wait their turn as others do.
+pub(crate) struct Ahead(());
+
+impl Ahead {
+    pub(crate) fn go(task: i32) -> Self {
+        scheduling::set(0, Turn::Ahead).ok();
+        scheduling::set(task, Turn::Ahead).ok();
+        Self(())
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        scheduling::set(0, Turn::Usual).ok();
+    }
 }
 
 /// What it is for.
@@ -73,6 +94,7 @@ impl Task {
             killed: false,
             passed: None,
             cell: Cell::default(),
+            ahead: None,
         }
     }
 

@@ -153,6 +153,7 @@ pub fn program(argv: &[&str]) -> Program {
         env: Vec::new(),
         cwd: b"/".to_vec(),
         rlimits: Vec::new(),
+        ahead: false,
         zygote: false,
         confine: None,
         self_test: None,

@@ -204,7 +204,7 @@ pub(crate) struct Errand<'a> {
     pub(crate) own_env: Vec<(OsString, OsString)>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) hash_seed: u32,
-    /// The only processors it may use.
+    /// The only processors it may use, before others.
     pub(crate) cpus: Option<Vec<usize>>,
     /// A directory that keeps what it writes; none where that is of no use.
     pub(crate) kept_in: Option<PathBuf>,
@@ -331,6 +331,7 @@ impl Ground {
         call.sandbox = self.sandbox.clone();
         if errand.cpus.is_some() {
             call.sandbox.cpus = errand.cpus.clone();
+            call.ahead = true;
         }
         if errand.whole_output {
             call.capture_bytes = call.limits.output_bytes.unwrap_or(DEFAULT_OUTPUT_BYTES);

@@ -197,6 +197,7 @@ pub(super) fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path)
         cwd: cwd.as_os_str().as_encoded_bytes().to_vec(),
         rlimits: rlimits(call),
         zygote: false,
+        ahead: call.ahead,
         confine: Terms::of(call)
             .map(|terms| Box::new(terms.confine_program(&site.context.means, own))),
         nest: false,

@@ -9,6 +9,7 @@ use rustix::process::Pid;
 use crate::config::available_cpus;
 use crate::linux::affinity;
 use crate::linux::proc_tree::children;
+use crate::linux::scheduling::can_go_ahead;
 
 /// More than this is not what one processor can do.
 const ALMOST_ONE: f64 = 1.05;
@@ -32,6 +33,8 @@ pub struct Usable {
     pub cpus: Vec<usize>,
     /// How many of them a quota lets us use at a time.
     pub at_once: usize,
+    /// Whether what is measured can go before others there.
+    pub ahead: bool,
 }
 
 /// Where measured processes run.
@@ -43,6 +46,8 @@ pub enum Pinning {
         measuring: Vec<usize>,
         /// For engine and launcher; none if they have to share.
         others: Vec<usize>,
+        /// Whether what is measured goes before others there, as [`Call::ahead`](crate::Call::ahead) asks.
+        ahead: bool,
     },
     /// Anywhere.
     Off(WhyNotPinned),
@@ -79,6 +84,7 @@ impl Usable {
         Self {
             cpus: affinity::allowed(),
             at_once: available_cpus(),
+            ahead: can_go_ahead(),
         }
     }
 }
@@ -114,7 +120,11 @@ impl Pinning {
             Pin::Auto => usable.cpus.last().copied().into_iter().collect(),
         };
         let others = others(&measuring, &usable.cpus, siblings);
-        Ok(Self::On { measuring, others })
+        Ok(Self::On {
+            measuring,
+            others,
+            ahead: usable.ahead,
+        })
     }
 }
 
@@ -148,11 +158,19 @@ fn siblings(cpu: usize) -> Vec<usize> {
 impl fmt::Display for Pinning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::On { measuring, others } => {
+            Self::On {
+                measuring,
+                others,
+                ahead,
+            } => {
                 write!(f, "pinned to CPU {}", affinity::ranges(measuring))?;
                 match &**others {
                     [] => f.write_str(", which engine and launcher share"),
                     others => write!(f, ", engine and launcher on {}", affinity::ranges(others)),
+                }?;
+                match ahead {
+                    true => f.write_str(", ahead of other processes"),
+                    false => f.write_str(", not ahead of other processes: that takes root"),
                 }
             }
             Self::Off(why) => write!(f, "not pinned: {why}"),
@@ -207,7 +225,10 @@ pub fn keep_off(pinning: &Pinning) -> KeptOff {
         others: Vec::new(),
         free: Vec::new(),
     };
-    let Pinning::On { others, measuring } = pinning else {
+    let Pinning::On {
+        others, measuring, ..
+    } = pinning
+    else {
         return kept;
     };
     if others.is_empty() {
@@ -312,6 +333,7 @@ mod tests {
         Usable {
             cpus: cpus.to_vec(),
             at_once,
+            ahead: at_once > 1,
         }
     }
 
@@ -330,6 +352,7 @@ mod tests {
         assert!(
             text(&Pin::Auto, &four, 1.04).starts_with("pinned to CPU 3, engine and launcher on 0")
         );
+        assert!(text(&Pin::Auto, &four, 1.04).ends_with(", ahead of other processes"));
         for (pin, usable, base_cpus, wanted) in [
             (
                 Pin::Auto,
@@ -360,7 +383,7 @@ mod tests {
                 named(&[0]),
                 &usable(&[0], 1),
                 1.0,
-                "pinned to CPU 0, which engine and launcher share",
+                "pinned to CPU 0, which engine and launcher share, not ahead of other processes: that takes root",
             ),
         ] {
             assert_eq!(text(&pin, usable, base_cpus), wanted);

@@ -109,6 +109,8 @@ pub struct Program {
     pub zygote: bool,
     /// What confines it.
     pub confine: Option<Box<Confine>>,
+    /// Whether it goes before others on its processors, and the launcher with it, which reads the clock when it ends.
+    pub ahead: bool,
     /// Instead of the program: finds out what it can still do.
     pub self_test: Option<SelfTest>,
     /// Whether it is to have privileges over the namespaces of `strict` calls: a zygote that forks them.

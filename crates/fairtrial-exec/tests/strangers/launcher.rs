@@ -59,6 +59,7 @@ fn to_launcher() -> Vec<ToLauncher> {
         env: texts(&["PATH=/bin", "LANG=C"]),
         cwd: b"/tmp".to_vec(),
         rlimits: vec![(7, 1024), (1, u64::MAX)],
+        ahead: false,
         zygote: false,
         confine: Some(Box::new(confine())),
         self_test: Some(SelfTest {

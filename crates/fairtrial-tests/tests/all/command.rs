@@ -1,6 +1,6 @@
 //! Command calls (EX-95, EX-96), by the engine and through the binary.
 
-use fairtrial_exec::{Exit, Verdict, Work};
+use fairtrial_exec::{Call, Exit, Level, Sandbox, Verdict, Work};
 use fairtrial_tests::bare;
 use fairtrial_tests::{Shell, Story, wait_until};
 use serde_json::{Value as Json, json};
@@ -191,6 +191,28 @@ async fn input_is_written_without_deadlock_and_an_early_close_is_no_error() {
             (Verdict::Ok, expected),
             "{script}"
         );
+    }
+    story.end().await;
+}
+
+/// CA-73, CA-99: what is measured does not wait for its turn behind a busy process, nor do those it starts; the next
+/// command does as usual.
+#[tokio::test]
+async fn a_measured_command_goes_ahead_of_others_where_the_kernel_lets_it() {
+    const ROUND_ROBIN: &str = "2";
+    if !fairtrial_exec::linux::scheduling::can_go_ahead() {
+        eprintln!("skipped: this user may let no process go ahead of others");
+        return;
+    }
+    let story = Story::new();
+    for (ahead, policy) in [(true, ROUND_ROBIN), (false, "0"), (true, ROUND_ROBIN)] {
+        for level in [Level::None, Level::Limits, Level::Strict] {
+            let mut call = Call::command(["sh", "-c", "cut -d ' ' -f 41 /proc/self/stat; true"]);
+            call.ahead = ahead;
+            call.sandbox = Sandbox::new(level);
+            let outcome = story.run(call).await;
+            assert_eq!(outcome.stdout.text().trim(), policy, "{level}");
+        }
     }
     story.end().await;
 }
