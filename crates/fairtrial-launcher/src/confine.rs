@@ -248,6 +248,7 @@ impl Launcher {
             let inside = Inside {
                 namespaces,
                 tree,
+                writable: confine.landlock.as_ref().map(|kept| &kept.writable[..]),
                 user: cell.user,
             };
             let init = nest.init(inside, cell.by_root);

@@ -15,12 +15,21 @@ use super::record::Record;
 use super::scene::Scene;
 use crate::cases::{Baseline, Failure, FailureKind, MustPass, TestRuns};
 
+/// What is known of the base once it was tested.
+#[derive(Debug)]
+pub(crate) struct BaseRuns {
+    pub(crate) baseline: Baseline,
+    /// Built.
+    pub(crate) tree: Tree,
+    /// Protected paths that its own tests write to.
+    pub(crate) touched: BTreeSet<String>,
+    /// The codes with which each test command ended.
+    pub(crate) codes: HashMap<String, BTreeSet<i32>>,
+}
+
 impl Evaluator {
     /// The base's own results: each command first alone, then again beside others (CA-46).
-    pub(super) async fn baseline(
-        &self,
-        scene: &mut Scene,
-    ) -> Result<(Baseline, Tree, BTreeSet<String>), EvaluateError> {
+    pub(super) async fn baseline(&self, scene: &mut Scene) -> Result<BaseRuns, EvaluateError> {
         let begun = Instant::now();
         let tree = scene
             .checking
@@ -82,6 +91,11 @@ impl Evaluator {
             .values()
             .flat_map(|found| found.touched.iter().cloned())
             .collect();
+        let mut codes: HashMap<String, BTreeSet<i32>> = HashMap::new();
+        for ((test, _), found) in &tested {
+            let known = codes.entry(test.clone()).or_default();
+            known.extend(found.results.end.code);
+        }
         let tests = self.spec.tests.iter().map(|test| TestRuns {
             name: test.name.clone(),
             output: test.output,
@@ -97,7 +111,12 @@ impl Evaluator {
             })
         })?;
         scene.costs.baseline_s = begun.elapsed().as_secs_f64();
-        Ok((baseline, tree, touched))
+        Ok(BaseRuns {
+            baseline,
+            tree,
+            touched,
+            codes,
+        })
     }
 }
 

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use fairtrial_exec::{ChangeKind, Verdict};
 use serde::{Deserialize, Serialize};
 
 use super::ground::{CASES_FILE, Errand, Ground, Ran, TEST_HASH_SEED, Tree};
 use super::layers::Layers;
-use super::logs::file_name;
+use super::logs::{BUILD, file_name};
 use super::turns::Turns;
 use crate::cases::{
     Baseline, CallEnd, CallSummary, Comparison, Failure, FailureKind, Left, MOST_RESULT_BYTES,
@@ -32,6 +32,8 @@ pub(crate) struct Checking {
     pub(crate) turns: Turns,
     pub(crate) guard: Arc<Guard>,
     pub(crate) build: Option<Build>,
+    /// Protected paths that the base's own build writes to: those of candidates may do so too.
+    pub(crate) build_touches: OnceLock<BTreeSet<String>>,
     pub(crate) tests: Vec<TestCommand>,
     /// The directory of the plug-in for pytest.
     pub(crate) plugin: PathBuf,
@@ -74,7 +76,7 @@ impl Checking {
         baseline: &Baseline,
         allowed: &BTreeSet<String>,
     ) -> (Checked, Option<Tree>) {
-        match self.try_check(staged, baseline, allowed).await {
+        let (checked, tree) = match self.try_check(staged, baseline, allowed).await {
             Ok((checked, tree)) => (checked, Some(tree)),
             Err(failure) => (
                 Checked {
@@ -84,7 +86,12 @@ impl Checking {
                 },
                 None,
             ),
+        };
+        if checked.failure.is_some() {
+            self.forget_build(&staged.id.full()).await;
+            return (checked, None);
         }
+        (checked, tree)
     }
 
     async fn try_check(
@@ -121,17 +128,35 @@ impl Checking {
     }
 
     /// The tree with what the build command makes of it (CA-33).
-    async fn built(&self, mut tree: Tree, name: &str) -> Result<Tree, Failure> {
+    async fn built(&self, tree: Tree, name: &str) -> Result<Tree, Failure> {
         let Some(build) = &self.build else {
             return Ok(tree);
         };
+        let built = self.build(build, tree, name).await;
+        if built.is_err() {
+            self.forget_build(name).await;
+        }
+        built
+    }
+
+    /// Nobody needs what a build left of one that failed, and others may need the room.
+    async fn forget_build(&self, name: &str) {
+        let kept = self.built.join(name);
+        let removed = aside(move || match kept.exists() {
+            true => fairtrial_exec::remove_tree(&kept),
+            false => Ok(()),
+        });
+        removed.await.ok(); // it goes with the evaluation at the latest
+    }
+
+    async fn build(&self, build: &Build, mut tree: Tree, name: &str) -> Result<Tree, Failure> {
         let kept = self.built.join(name);
         let made = fresh_directory(&kept);
         made.map_err(|error| Failure::of_engine(&error))?;
         let errand = Errand {
             timeout: Some(build.timeout),
             kept_in: Some(kept.clone()),
-            log: Some(self.logs.join(&tree.name).join("build")),
+            log: Some(self.logs.join(&tree.name).join(BUILD)),
             ..Errand::new(&build.command)
         };
         let ran = self.run(&tree, &errand, "build").await?;
@@ -142,6 +167,16 @@ impl Checking {
                 _ => FailureKind::BuildFailed,
             };
             let failure = Failure::new(kind, format!("build: {}", end.described()));
+            return Err(failure.shown_by(self.summary("build", end, &ran)));
+        }
+        let guard = Arc::clone(&self.guard);
+        let looked = aside(move || Ok((touched(&ran, &guard)?, ran)));
+        let (touched, ran) = looked.await?;
+        // The first that is built is the base.
+        let allowed = self.build_touches.get_or_init(|| touched.clone());
+        if let Some(path) = touched.difference(allowed).next() {
+            let message = format!("build wrote to `{path}`, which is protected");
+            let failure = Failure::new(FailureKind::Tampered, message);
             return Err(failure.shown_by(self.summary("build", end, &ran)));
         }
         if ran.copy().is_some() {
@@ -316,10 +351,16 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(globs: Protect, base: impl IntoIterator<Item = TreePath>) -> Self {
+    /// Of the base, and of what is shared: no link may stand where that will be mounted.
+    pub(crate) fn new(
+        globs: Protect,
+        base: impl IntoIterator<Item = TreePath>,
+        shared: Vec<TreePath>,
+    ) -> Self {
         let files = base
             .into_iter()
             .filter(|path| globs.covering(path).is_some())
+            .chain(shared)
             .collect();
         Self { globs, files }
     }

@@ -98,7 +98,7 @@ impl Callgrind {
         tree.verify()?;
         let ran = checking.run(tree, &errand, "callgrind").await;
         let ran = ran.map_err(|failure| failure.message)?;
-        if let Some(why) = why_failed(&ran.outcome, bench.any_exit) {
+        if let Some(why) = why_failed(&ran.outcome, |code| bench.may_end_with(code, tree)) {
             return Err(why);
         }
         let logs = aside(move || logs(&ran)).await;

@@ -96,6 +96,7 @@ impl Evaluator {
         let places = Places::check(&self.spec)?;
         let newcomers = given(&self.spec)?;
         Means::find(&self.spec, &self.host_env)?;
+        self.sweep()?;
         let root = self.store.workspace_dir()?;
         let room = directory(root.path(), "room")?;
         let listing = list(&self.spec, &places, &self.tools, &room).await?;
@@ -105,6 +106,7 @@ impl Evaluator {
         let terms = Terms {
             base_hash: frozen.hash().to_owned(),
             protect: protect(&self.spec)?,
+            shared: places.shared_in_tree(),
         };
         let reception = Reception {
             backend: &self.backend,
@@ -142,8 +144,8 @@ impl Evaluator {
         let newcomers = given(&self.spec)?;
         let means = Means::find(&self.spec, &self.host_env)?;
         let mut scene = self.begin(&places, resume, audience).await?;
-        let (baseline, base_tree, allowed) = self.baseline(&mut scene).await?;
-        let races = means.map(|means| Races::new(&self.spec, means, &scene.past, base_tree));
+        let base_runs = self.baseline(&mut scene).await?;
+        let races = means.map(|means| Races::new(&self.spec, means, &scene.past, &base_runs));
         let races = races.transpose()?;
         let (asking, search) = self.search(&scene, races.is_some(), &places.output)?;
         let (base, terms) = (scene.base.clone(), scene.terms.clone());
@@ -156,8 +158,8 @@ impl Evaluator {
             races,
             search,
             asking,
-            baseline,
-            allowed,
+            baseline: base_runs.baseline,
+            allowed: base_runs.touched,
             slots: self.spec.parallel.unwrap_or(1) as usize,
             scene: &mut scene,
         });

@@ -68,7 +68,7 @@ pub(crate) type Applied = (Newcomer, Result<Staged, Failure>);
 
 /// Applies what newcomers change. An error is a base that cannot be read.
 pub(crate) fn apply(
-    newcomers: Vec<Newcomer>,
+    newcomers: impl IntoIterator<Item = Newcomer>,
     base: &dyn Base,
     terms: &Terms,
 ) -> Result<Vec<Applied>, StageError> {
@@ -146,6 +146,10 @@ impl Field {
         };
         match staged {
             Err(failure) => entry.failure = Some(failure),
+            Ok(staged) if self.has_another_of(&staged) => {
+                let why = format!("another candidate is shown as {} too", staged.id);
+                entry.failure = Some(Failure::new(FailureKind::ApplyFailed, why));
+            }
             Ok(staged) => {
                 match CandidateKey::new(&staged.images, base, &self.python)? {
                     None => entry.failure = Some(rejected(&Rejection::NoOp)),
@@ -161,6 +165,14 @@ impl Field {
         }
         self.entries.push(entry);
         Ok(())
+    }
+
+    /// Whether somebody else has the same digits of an id. By chance nobody has; but to find two that have takes seconds,
+    /// and each would be taken for the other.
+    fn has_another_of(&self, staged: &Staged) -> bool {
+        let number = self.find(&staged.id.to_string());
+        let known = number.and_then(|number| self.entries[number].staged.as_ref());
+        known.is_some_and(|known| known.id != staged.id)
     }
 
     fn meet(&mut self, entry: &mut Entry, number: Number, key: CandidateKey, member: Member) {
@@ -282,6 +294,7 @@ mod tests {
         let terms = Terms {
             base_hash: "b".to_owned(),
             protect: Protect::default(),
+            shared: Vec::new(),
         };
         let base = base();
         let applied = apply(newcomers, &base, &terms).unwrap();
@@ -314,5 +327,25 @@ mod tests {
         assert_eq!(kind(3), Some(FailureKind::NoOp));
         let id = field.entries[4].id().unwrap();
         assert_eq!(field.find(&id), Some(4));
+    }
+
+    /// CA-12, CA-14: found among thirty million texts.
+    #[test]
+    fn two_of_one_shown_id_are_not_taken_for_each_other() {
+        let mut field = Field::default();
+        let pair = [("one", "02704832"), ("other", "10853288")];
+        let tried = add(
+            &mut field,
+            pair.map(|(name, text)| newcomer(name, "a.txt", text))
+                .into(),
+        );
+        assert_eq!(field.entries[0].id().as_deref(), Some("c-51ec2639993a"));
+        assert_eq!(tried, [0]);
+        let failure = field.entries[1].failure.as_ref().unwrap();
+        assert_eq!(failure.kind, FailureKind::ApplyFailed);
+        assert!(failure.message.contains("c-51ec2639993a"), "{failure:?}");
+        let again = newcomer("again", "a.txt", "02704832");
+        assert!(add(&mut field, vec![again]).is_empty());
+        assert_eq!(field.entries[2].duplicate_of, Some(0));
     }
 }

@@ -12,12 +12,18 @@ use super::error::EvaluateError;
 /// Lists of files of large repositories are long.
 const MOST_OUTPUT: u64 = 512 << 20;
 
+/// Files are committed byte for byte, whatever filters, encodings and ends of lines the tree asks for.
+const AS_THEY_ARE: &str = "* -text !eol !filter !ident !working-tree-encoding\n";
+
 /// Git, run as the user would: with the user's own configuration, but without programs that a repository names.
 pub(crate) struct Git<'a, B> {
     backend: &'a B,
     /// Variables by which git finds the user's configuration.
     user: &'a BTreeMap<OsString, OsString>,
 }
+
+/// Git's code for an option that it does not know.
+const USAGE: i32 = 129;
 
 /// How a command of git's ended.
 struct Ran {
@@ -106,7 +112,14 @@ impl<'a, B: Backend> Git<'a, B> {
 
     /// What the index has below the directory.
     pub(crate) async fn tracked(&self, directory: &Path) -> Result<Vec<Tracked>, EvaluateError> {
-        let list = self.ask(directory, &["ls-files", "-z", "--stage"]).await?;
+        // Else a sparse index is filled in, and the user's objects are touched for that.
+        let sparse = ["ls-files", "-z", "--stage", "--sparse"];
+        let asked = self.run(directory, &sparse).await?;
+        let list = match asked.code {
+            Some(0) => asked.stdout,
+            Some(USAGE) => self.ask(directory, &sparse[..3]).await?, // before git 2.36 there is no such option
+            _ => return Err(refused("asking git for the files of the index", &asked)),
+        };
         let mut tracked: Vec<Tracked> = records(&list).filter_map(Tracked::read).collect();
         tracked.dedup_by(|one, other| one.path == other.path); // stages of an unmerged file
         Ok(tracked)
@@ -159,7 +172,11 @@ impl<'a, B: Backend> Git<'a, B> {
             prefix,
         ];
         self.ask_with(&tree.directory, &write, &private).await?;
-        let list = ["ls-files", "--full-name", "-z", "--stage", ":/"].map(OsString::from);
+        // This index is whole, and is to be listed so.
+        let whole = ["-c", "index.sparse=false"];
+        let list = ["ls-files", "--full-name", "-z", "--stage", ":/"];
+        let list = [&whole[..], &list].concat();
+        let list: Vec<OsString> = list.into_iter().map(OsString::from).collect();
         let list = self.ask_with(&tree.directory, &list, &private).await?;
         Ok(records(&list).filter_map(Tracked::read).collect())
     }
@@ -181,6 +198,10 @@ impl<'a, B: Backend> Git<'a, B> {
         let home = git_dir.parent().unwrap_or(git_dir);
         init.push(home.into());
         self.ask_with(home, &init, &[]).await?;
+        let attributes = git_dir.join("info/attributes");
+        std::fs::create_dir_all(git_dir.join("info"))
+            .and_then(|()| std::fs::write(attributes, AS_THEY_ARE))
+            .map_err(EvaluateError::attempting("writing a history of one commit"))?;
         let place = [("GIT_DIR", git_dir), ("GIT_WORK_TREE", work_tree)];
         let place = place.map(|(name, path)| (OsString::from(name), path.as_os_str().to_owned()));
         let who = ["AUTHOR", "COMMITTER"].into_iter().flat_map(|role| {
@@ -198,15 +219,7 @@ impl<'a, B: Backend> Git<'a, B> {
         });
         let env: Vec<_> = place.into_iter().chain(who).collect();
         // `--force`: what was taken into the snapshot is in it, ignored or not.
-        let add = [
-            "-c",
-            "core.autocrlf=false",
-            "add",
-            "--all",
-            "--force",
-            "--",
-            ".",
-        ];
+        let add = ["add", "--all", "--force", "--", "."];
         self.ask_with(work_tree, &add.map(OsString::from), &env)
             .await?;
         let commit = [
@@ -350,12 +363,15 @@ impl Ran {
 }
 
 impl Tracked {
-    /// `MODE OBJECT STAGE\tPATH`.
+    /// `MODE OBJECT STAGE\tPATH`; none of what is no file.
     fn read(record: &[u8]) -> Option<Self> {
         let tab = record.iter().position(|byte| *byte == b'\t')?;
         let (head, path) = (&record[..tab], &record[tab + 1..]);
         let mut words = head.split(|byte| *byte == b' ');
         let (mode, object) = (words.next()?, words.next()?);
+        if mode == b"040000" {
+            return None; // a directory that is not checked out
+        }
         let submodule = mode == b"160000";
         Some(Self {
             path: path.to_vec(),
@@ -389,7 +405,7 @@ mod tests {
 
     #[test]
     fn the_index_is_read_with_submodules_and_odd_names() {
-        let list = b"100644 0a 0\ta b\x00160000 1c 0\tsub\x00120000 2d 0\tnew\nline\x00";
+        let list = b"040000 3e 0\tfar/\x00100644 0a 0\ta b\x00160000 1c 0\tsub\x00120000 2d 0\tnew\nline\x00";
         let read: Vec<_> = records(list).filter_map(Tracked::read).collect();
         let file = |path: &[u8]| Tracked {
             path: path.to_vec(),

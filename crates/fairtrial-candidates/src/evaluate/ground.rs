@@ -47,6 +47,9 @@ const CASES_VARIABLE: &str = "FAIRTRIAL_CASES";
 /// The hash seed of tests; benches have one per block.
 pub(crate) const TEST_HASH_SEED: u32 = 0;
 
+/// What the base's own tree is called.
+pub(crate) const BASE: &str = "base";
+
 /// The tree that a command runs on.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
@@ -65,6 +68,10 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
+    pub(crate) fn is_base(&self) -> bool {
+        self.name == BASE
+    }
+
     /// Whether it is still what was written (CA-75).
     pub(crate) fn verify(&self) -> Result<(), String> {
         if let Some(frozen) = &self.frozen {
@@ -154,6 +161,12 @@ impl Ran {
             (None, Some(slot)) => slot.read(path, most_bytes),
             (None, None) => Ok(None),
         }
+    }
+
+    /// A regular file that is new or changed. Copies have none to open: no judge looks at them.
+    pub(crate) fn open(&self, path: &Path) -> io::Result<Option<fs::File>> {
+        let upper = self.outcome.upper.as_ref();
+        upper.map_or(Ok(None), |upper| upper.open(path))
     }
 
     /// Tells of each path that is wanted and was changed.

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::stage::{Protect, TreePath};
 /// Tells a judge where to look.
 const CANDIDATE_OUT: &str = "FAIRTRIAL_CANDIDATE_OUT";
 
-/// What a judge is shown of a candidate's files, in all and of one.
+/// What a judge is shown of a candidate's files, in all.
 const MOST_BYTES: u64 = 1 << 30;
 
 impl Checking {
@@ -48,10 +48,17 @@ impl Checking {
             .map_err(|fault| Failure::new(FailureKind::Infra, fault.to_string()))?;
         let (room, guard, ended) = (place.clone(), Arc::clone(&self.guard), end.clone());
         let found = aside(move || {
-            show(&room, &ran, &ended, &globs)?;
-            touched(&ran, &guard)
+            let is_all = show(&room, &ran, &ended, &globs)?;
+            Ok((is_all, touched(&ran, &guard)?))
         });
-        let found = found.await?;
+        let (is_all, found) = found.await?;
+        if !is_all {
+            let message = format!(
+                "test `{}` left more than a judge is shown, 1 GiB",
+                test.name
+            );
+            return Err(Box::new(Failure::new(FailureKind::Limit, message)));
+        }
         let judging = Errand {
             env: Some(&test.env),
             timeout: Some(judge.timeout),
@@ -90,8 +97,8 @@ impl Checking {
     }
 }
 
-/// Puts what a command left where the judge finds it.
-fn show(place: &Path, ran: &Ran, end: &CallEnd, globs: &Protect) -> io::Result<()> {
+/// Puts what a command left where the judge finds it; false if that is too much.
+fn show(place: &Path, ran: &Ran, end: &CallEnd, globs: &Protect) -> io::Result<bool> {
     let outcome = &ran.outcome;
     fs::create_dir_all(place)?;
     fs::write(place.join("stdout"), outcome.stdout.bytes())?;
@@ -101,7 +108,7 @@ fn show(place: &Path, ran: &Ran, end: &CallEnd, globs: &Protect) -> io::Result<(
 }
 
 /// Regular files only: a link could lead a judge to what the candidate never wrote.
-fn copy_outputs(ran: &Ran, globs: &Protect, into: &Path) -> io::Result<()> {
+fn copy_outputs(ran: &Ran, globs: &Protect, into: &Path) -> io::Result<bool> {
     let mut wanted: Vec<PathBuf> = Vec::new();
     let is_asked_for = |path: &Path| {
         let path = TreePath::new(path.as_os_str().as_bytes());
@@ -114,15 +121,20 @@ fn copy_outputs(ran: &Ran, globs: &Protect, into: &Path) -> io::Result<()> {
     })?;
     let mut left = MOST_BYTES;
     for path in wanted {
-        let Some(bytes) = ran.read(&path, left)? else {
+        let Some(file) = ran.open(&path)? else {
             continue;
         };
-        left -= bytes.len() as u64;
         let target = into.join(&path);
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent)?;
         }
-        fs::write(target, bytes)?;
+        // A file may have holes, and be far larger than what its writer may write.
+        let bytes = file.metadata()?.len();
+        match left.checked_sub(bytes) {
+            Some(rest) => left = rest,
+            None => return Ok(false),
+        }
+        io::copy(&mut file.take(bytes), &mut fs::File::create(target)?)?;
     }
-    Ok(())
+    Ok(true)
 }

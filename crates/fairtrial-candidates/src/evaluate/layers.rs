@@ -13,7 +13,7 @@ use fairtrial_exec::{
 use sha2::{Digest, Sha256};
 
 use super::error::EvaluateError;
-use super::ground::{Ran, Tree};
+use super::ground::{BASE, Ran, Tree};
 use crate::stage::{Image, PostImages, Staged};
 
 /// Where layers are kept, and what is below all of them.
@@ -62,7 +62,7 @@ impl Layers {
     /// The base as it is.
     pub(crate) fn base(&self) -> Tree {
         Tree {
-            name: "base".to_owned(),
+            name: BASE.to_owned(),
             layers: self.below.clone(),
             hash: self.hash.clone(),
             own: None,

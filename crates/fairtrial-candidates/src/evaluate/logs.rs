@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use fairtrial_exec::{Stream, Streams, Tap};
+use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
 
 /// Streams that lead to `PLACE.stdout` and `PLACE.stderr`. Files are made when there is something to write; when all is
@@ -47,11 +48,42 @@ fn write(file: &mut Option<File>, place: &Path, stream: Stream, bytes: &[u8]) ->
     open.write_all(bytes)
 }
 
-/// A name that is one of a file, whatever people called it.
+/// What the build's own log is called.
+pub(crate) const BUILD: &str = "build";
+
+/// A test's name as one of a file, whatever people called it: another for each, and never that of the build.
 pub(crate) fn file_name(name: &str) -> String {
     let plain = |letter: char| match letter {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' => letter,
         _ => '_',
     };
-    name.chars().take(80).map(plain).collect()
+    let plain: String = name.chars().take(80).map(plain).collect();
+    if plain == name && name != BUILD {
+        return plain;
+    }
+    let sum = Sha256::digest(name.as_bytes());
+    let digits: String = sum
+        .iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("{plain}-{digits}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CA-57
+    #[test]
+    fn each_test_has_a_log_of_its_own() {
+        let long = "long".repeat(100);
+        let names = ["a/b", "a_b", "a.b", "..", "", BUILD, &long, &long[1..]];
+        let files: std::collections::BTreeSet<String> =
+            names.iter().map(|name| file_name(name)).collect();
+        assert_eq!(files.len(), names.len(), "{files:?}");
+        assert!(files.contains("a_b") && !files.contains(BUILD));
+        let is_plain = |file: &String| !file.contains(['/', '.']) && file.len() < 100;
+        assert!(files.iter().all(is_plain), "{files:?}");
+    }
 }

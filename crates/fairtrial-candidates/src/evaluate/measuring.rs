@@ -1,6 +1,6 @@
 //! Races driven: one measured process at a time, whole blocks under the machine's lock (CA-61, CA-62).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use super::event::Event;
 use super::ground::{Errand, Ground, Tree};
 use super::telling::Telling;
 use super::turns::Turns;
+use crate::cases::{Failure, FailureKind};
 use crate::evaluation::BenchFacts;
 use crate::measure::{self, Bench, Measured, Race, Run, RunOrder, SeriesId, Side};
 use crate::spec::Command;
@@ -27,8 +28,18 @@ pub(crate) struct BenchErrand {
     pub(crate) timeout: Duration,
     pub(crate) cwd: Option<TreePath>,
     pub(crate) env: BTreeMap<String, String>,
-    /// Whether any exit code is well: of tests, whose results were compared already.
-    pub(crate) any_exit: bool,
+    /// Codes with which the base ended it, if it is a test: those of candidates may end so too, and the base as it likes.
+    pub(crate) codes: Option<BTreeSet<i32>>,
+}
+
+impl BenchErrand {
+    /// Whether a code other than 0 is as good.
+    pub(super) fn may_end_with(&self, code: i32, tree: &Tree) -> bool {
+        match &self.codes {
+            None => false,
+            Some(codes) => tree.is_base() || codes.contains(&code),
+        }
+    }
 }
 
 /// What a race is run on.
@@ -38,6 +49,10 @@ pub(crate) struct Track<'a> {
     pub(crate) benches: &'a [BenchErrand],
     /// By side; the control runs on the base's.
     pub(crate) trees: &'a HashMap<Side, Tree>,
+    /// Candidates that have none, by id: nothing of theirs can be run.
+    pub(crate) unmade: &'a HashMap<String, Failure>,
+    /// Bench commands that write to standard output in the base, by name.
+    pub(crate) reporting: &'a BTreeSet<String>,
     /// The processors that measured runs have to themselves; none if they are not pinned.
     pub(crate) cpus: &'a [usize],
     /// What the processor counts of them.
@@ -89,6 +104,15 @@ impl Track<'_> {
             .iter()
             .find(|bench| bench.name == order.bench)
             .expect("a race names benches it was given");
+        if let Side::Candidate(id) = &order.side
+            && let Some(failure) = self.unmade.get(id)
+        {
+            return Ok(Measured {
+                failed: Some(failure.message.clone()),
+                infra: failure.kind == FailureKind::Infra,
+                ..Measured::default()
+            });
+        }
         let tree = &self.trees[&on_the_base(&order.side)];
         let mut tries = 0;
         loop {
@@ -96,7 +120,13 @@ impl Track<'_> {
                 .run_once(bench, tree, bench.loops, order.hash_seed)
                 .await
             {
-                Ok(measured) => return Ok(measured),
+                Ok((measured, reported)) => {
+                    let is_mute = !reported && self.reporting.contains(&bench.name);
+                    return Ok(match is_mute && !tree.is_base() {
+                        true => mute(measured),
+                        false => measured,
+                    });
+                }
                 Err(_) if tries < RETRIES => tries += 1,
                 Err(why) => match &order.side {
                     Side::Candidate(_) => {
@@ -112,14 +142,14 @@ impl Track<'_> {
         }
     }
 
-    /// One fresh process in a fresh workspace. An error is not the candidate's.
+    /// One fresh process in a fresh workspace, and whether it wrote to standard output. An error is not the candidate's.
     async fn run_once(
         &self,
         bench: &BenchErrand,
         tree: &Tree,
         loops: Option<u32>,
         hash_seed: u32,
-    ) -> Result<Measured, String> {
+    ) -> Result<(Measured, bool), String> {
         let command = match loops {
             Some(loops) => bench.command.with_loops(loops),
             None => bench.command.clone(),
@@ -147,21 +177,21 @@ impl Track<'_> {
             let error = outcome.error.as_ref().map(|error| error.message.clone());
             return Err(error.unwrap_or_else(|| "it could not be set up".to_owned()));
         }
-        let mut measured = measured(&outcome, bench.any_exit);
+        let mut measured = measured(&outcome, |code| bench.may_end_with(code, tree));
         measured.steal_s = disturbance.steal_s;
         measured.pressure_s = disturbance.pressure_s;
         measured.tree_hash = Some(tree.hash.clone());
-        Ok(measured)
+        Ok((measured, !outcome.stdout.bytes().is_empty()))
     }
 
-    /// How many processors a bench command keeps busy on the base.
-    pub(crate) async fn busy_cpus(&self, bench: &BenchErrand) -> Result<f64, EvaluateError> {
+    /// How many processors a bench command keeps busy on the base, and whether it writes to standard output there.
+    pub(crate) async fn try_on_base(&self, bench: &BenchErrand) -> Result<(f64, bool), EvaluateError> {
         let held = self.turns.exclusive("calibration").await;
         let _held = held.map_err(EvaluateError::attempting("measuring"))?;
         let ran = self
             .run_once(bench, &self.trees[&Side::Base], bench.loops, 0)
             .await;
-        let ran = ran.map_err(EvaluateError::Failed)?;
+        let (ran, reported) = ran.map_err(EvaluateError::Failed)?;
         if let Some(why) = ran.failed {
             let name = &bench.name;
             return Err(EvaluateError::Baseline(format!(
@@ -172,7 +202,7 @@ impl Track<'_> {
             .cpu_s()
             .zip(ran.wall_s)
             .map(|(cpu_s, wall_s)| cpu_s / wall_s.max(1e-9));
-        Ok(share.unwrap_or(0.0))
+        Ok((share.unwrap_or(0.0), reported))
     }
 
     /// How often a bench command is to loop so that a run takes long enough to be measured and no longer (CA-64).
@@ -187,7 +217,7 @@ impl Track<'_> {
                     bench.name
                 ))
             };
-            let measured = self
+            let (measured, _) = self
                 .run_once(bench, base, Some(loops), 0)
                 .await
                 .map_err(EvaluateError::Failed)?;
@@ -244,7 +274,7 @@ fn on_the_base(side: &Side) -> Side {
 }
 
 /// An outcome as a race takes it.
-fn measured(outcome: &Outcome, any_exit: bool) -> Measured {
+fn measured(outcome: &Outcome, is_well: impl Fn(i32) -> bool) -> Measured {
     let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
     let metrics = &outcome.metrics;
     let count = |of: Counted| {
@@ -265,17 +295,17 @@ fn measured(outcome: &Outcome, any_exit: bool) -> Measured {
         uncounted: uncounted.map(ToString::to_string),
         involuntary_switches: outcome.in_force.counters.involuntary_switches,
         isolation: Some(outcome.in_force.digest()),
-        failed: why_failed(outcome, any_exit),
+        failed: why_failed(outcome, is_well),
         ..Measured::default()
     }
 }
 
 /// CA-76: what does not end as the base does is no gain, however fast.
-pub(super) fn why_failed(outcome: &Outcome, any_exit: bool) -> Option<String> {
+pub(super) fn why_failed(outcome: &Outcome, is_well: impl Fn(i32) -> bool) -> Option<String> {
     use fairtrial_exec::Exit;
     match (outcome.verdict, outcome.exit) {
         (Verdict::Ok, _) => None,
-        (Verdict::Exit, Some(Exit::Code(_))) if any_exit => None,
+        (Verdict::Exit, Some(Exit::Code(code))) if is_well(code) => None,
         (Verdict::Exit, Some(Exit::Code(code))) => {
             Some(format!("exit code {code}{}", last_words(outcome)))
         }
@@ -283,6 +313,15 @@ pub(super) fn why_failed(outcome: &Outcome, any_exit: bool) -> Option<String> {
             Some(format!("ended by signal {signal}{}", last_words(outcome)))
         }
         (verdict, _) => Some(format!("{}{}", verdict.name(), last_words(outcome))),
+    }
+}
+
+/// CA-76: who ends well without having said what the base says has done something else, however fast.
+fn mute(measured: Measured) -> Measured {
+    let why = || "it wrote nothing to standard output, and the base does".to_owned();
+    Measured {
+        failed: measured.failed.or_else(|| Some(why())),
+        ..measured
     }
 }
 

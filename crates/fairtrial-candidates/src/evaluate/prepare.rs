@@ -17,7 +17,7 @@ use super::repository::{self, Listing, Wanted};
 use super::sources::read_sources;
 use super::unseen::unseen;
 use crate::spec::{BaseRef, Spec};
-use crate::stage::{Base, Origin, Protect, StageError, Terms};
+use crate::stage::{Base, Origin, Protect, StageError, Terms, TreePath};
 
 /// Variables by which git finds its user's configuration.
 const GIT_VARIABLES: [&str; 5] = [
@@ -85,6 +85,11 @@ impl Places {
             if !path.is_dir() {
                 return Err(missing(&key, &path));
             }
+            // It may itself be a link; what leads to it may not, for the tree has it as a directory.
+            let path = match (path.parent().map(Path::canonicalize), path.file_name()) {
+                (Some(Ok(above)), Some(name)) => above.join(name),
+                _ => path,
+            };
             if !path.starts_with(&root) || path == root {
                 let problem = format!("`{}` is not inside the repository", path.display());
                 return Err(spec.places.fault(&key, problem).into());
@@ -121,6 +126,17 @@ impl Places {
             judges,
             never,
         })
+    }
+}
+
+impl Places {
+    /// Where in the tree something is shared.
+    pub(crate) fn shared_in_tree(&self) -> Vec<TreePath> {
+        let inside = self.shared.iter().filter_map(|path| {
+            let path = path.strip_prefix(&self.root).ok()?;
+            TreePath::new(path.as_os_str().as_encoded_bytes()).ok()
+        });
+        inside.collect()
     }
 }
 
@@ -199,7 +215,11 @@ impl Reception<'_> {
         newcomers: Vec<Newcomer>,
     ) -> Result<(Vec<Number>, Option<String>), EvaluateError> {
         let unreadable = |error: StageError| EvaluateError::Failed(error.to_string());
-        let applied = apply(newcomers, self.base, self.terms).map_err(unreadable)?;
+        let mut applied = Vec::new();
+        for newcomer in newcomers {
+            applied.extend(apply([newcomer], self.base, self.terms).map_err(unreadable)?);
+            tokio::task::yield_now().await; // signals are heard in between
+        }
         let texts = field
             .python
             .wanted(changes(&applied), self.base)

@@ -1,12 +1,12 @@
 //! The correct candidates measured against the base and each other, round after round.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use fairtrial_exec::{Pin, Pinning, Surroundings, Usable, keep_off};
 
-use super::baseline::unusable;
+use super::baseline::BaseRuns;
 use super::correctness::Checking;
 use super::error::EvaluateError;
 use super::event::{Event, State};
@@ -42,6 +42,10 @@ pub(crate) struct Races {
     pub(crate) tally: Tally,
     /// The trees of those who are measured, and of the base.
     trees: HashMap<Side, Tree>,
+    /// Those whose tree could not be made again, by id.
+    unmade: HashMap<String, Failure>,
+    /// Bench commands that write to standard output in the base.
+    reporting: BTreeSet<String>,
     pin: Pin,
     /// Where measured processes run.
     pub(crate) pinning: Option<Pinning>,
@@ -57,13 +61,13 @@ impl Races {
         spec: &Spec,
         means: Means,
         past: &Past,
-        base: Tree,
+        base: &BaseRuns,
     ) -> Result<Self, EvaluateError> {
         let metric = means.metric_after(past)?;
         Ok(Self {
             settings: spec.measure.settings(metric),
             means,
-            commands: bench_commands(spec),
+            commands: bench_commands(spec, base),
             calibrated: false,
             facts: BTreeMap::new(),
             placings: BTreeMap::new(),
@@ -71,7 +75,9 @@ impl Races {
             last: None,
             rounds: 0,
             tally: Tally::default(),
-            trees: HashMap::from([(Side::Base, base)]),
+            trees: HashMap::from([(Side::Base, base.tree.clone())]),
+            unmade: HashMap::new(),
+            reporting: BTreeSet::new(),
             pin: match &spec.measure.pin {
                 spec::Pin::Auto => Pin::Auto,
                 spec::Pin::Off => Pin::Off,
@@ -103,7 +109,7 @@ impl Races {
         let mut ids = ids.to_vec();
         ids.sort();
         let entrants: Vec<Entrant> = ids.iter().filter_map(|id| entrant(field, id)).collect();
-        self.make_trees(&entrants, scene, field).await?;
+        self.make_trees(&entrants, scene, field).await;
         self.calibrate(scene).await?;
         let mut race = self.race(round, entrants.clone())?;
         let runs_before = match same_race(scene, round, &entrants) {
@@ -239,23 +245,20 @@ impl Races {
     }
 
     /// Of those that an earlier process tested they are made again.
-    async fn make_trees(
-        &mut self,
-        entrants: &[Entrant],
-        scene: &Scene,
-        field: &Field,
-    ) -> Result<(), EvaluateError> {
+    async fn make_trees(&mut self, entrants: &[Entrant], scene: &Scene, field: &Field) {
         for entrant in entrants {
             if let Entry::Vacant(place) = self.trees.entry(Side::Candidate(entrant.id.clone())) {
                 let staged = field
                     .find(&entrant.id)
                     .and_then(|number| field.entries[number].staged.clone());
                 let staged = staged.expect("an entrant is staged");
-                let tree = scene.checking.tree(&staged).await;
-                place.insert(tree.map_err(|failure| unusable(&failure))?);
+                match scene.checking.tree(&staged).await {
+                    Ok(tree) => drop(place.insert(tree)),
+                    // Its build did well when it was tested, and fails now: that is its own affair.
+                    Err(failure) => drop(self.unmade.insert(entrant.id.clone(), *failure)),
+                }
             }
         }
-        Ok(())
     }
 
     fn recall_loops(&mut self, past: &Past) {
@@ -305,10 +308,13 @@ impl Races {
 
     /// Decides where measured processes run (CA-73).
     async fn choose_processors(&mut self, scene: &Scene) -> Result<(), EvaluateError> {
-        let mut busiest = 0.0_f64;
+        let (mut busiest, mut reporting) = (0.0_f64, BTreeSet::new());
         for command in &self.commands {
-            let busy = self.track(&scene.checking).busy_cpus(command).await?;
+            let (busy, reports) = self.track(&scene.checking).try_on_base(command).await?;
             busiest = busiest.max(busy);
+            if reports {
+                reporting.insert(command.name.clone());
+            }
         }
         let pin = match scene.checking.ground.can_pin() {
             true => &self.pin,
@@ -317,7 +323,7 @@ impl Races {
         let pinning = Pinning::choose(pin, &Usable::now(), busiest);
         let pinning = pinning.map_err(|error| EvaluateError::Failed(error.to_string()))?;
         self.surroundings = Surroundings::of(measured_on(Some(&pinning)));
-        self.pinning = Some(pinning);
+        (self.pinning, self.reporting) = (Some(pinning), reporting);
         Ok(())
     }
 
@@ -327,6 +333,8 @@ impl Races {
             turns: &checking.turns,
             benches: &self.commands,
             trees: &self.trees,
+            unmade: &self.unmade,
+            reporting: &self.reporting,
             cpus: measured_on(self.pinning.as_ref()),
             counted: self.means.counted(),
             surroundings: &self.surroundings,
@@ -416,7 +424,7 @@ fn tell(scene: &Scene, field: &mut Field, id: &str, state: State, failure: Optio
 }
 
 /// What is measured, by name.
-fn bench_commands(spec: &Spec) -> Vec<BenchErrand> {
+fn bench_commands(spec: &Spec, base: &BaseRuns) -> Vec<BenchErrand> {
     match &spec.bench {
         Bench::None => Vec::new(),
         Bench::Commands(commands) => commands
@@ -432,7 +440,7 @@ fn bench_commands(spec: &Spec) -> Vec<BenchErrand> {
                 timeout: bench.timeout,
                 cwd: bench.cwd.clone(),
                 env: bench.env.clone(),
-                any_exit: false,
+                codes: None,
             })
             .collect(),
         Bench::ReuseTests => spec
@@ -446,7 +454,7 @@ fn bench_commands(spec: &Spec) -> Vec<BenchErrand> {
                 timeout: test.timeout,
                 cwd: test.cwd.clone(),
                 env: test.env.clone(),
-                any_exit: true,
+                codes: Some(base.codes.get(&test.name).cloned().unwrap_or_default()),
             })
             .collect(),
     }

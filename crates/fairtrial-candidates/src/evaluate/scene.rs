@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use fairtrial_exec::{
@@ -116,9 +116,9 @@ fn with_directories(files: &[Vec<u8>]) -> HashSet<Vec<u8>> {
 }
 
 impl Evaluator {
-    /// What of the user's tree is to stay as it is while candidates run: all of it where one could write there, else the
-    /// files that were taken, whoever changes them.
-    fn watch(&self, places: &Places, listing: &Listing) -> Option<Watch> {
+    /// What of the user's tree is to stay as it is while candidates run: all of it where one could change something there
+    /// (without mounts, modes and times at the least), else the files that were taken, whoever changes them.
+    fn watch(&self, places: &Places, listing: &Listing, mounted: bool) -> Option<Watch> {
         use std::os::unix::ffi::OsStrExt;
         let own = [&places.output, &places.root.join(".git/worktrees")];
         let inside = own
@@ -127,11 +127,20 @@ impl Evaluator {
         let left_out = inside
             .map(|path| path.as_os_str().as_bytes().to_vec())
             .collect();
-        let listed =
-            (self.spec.sandbox.level != Level::None).then(|| with_directories(&listing.files));
+        let is_covered = self.spec.sandbox.level != Level::None && mounted;
+        let listed = is_covered.then(|| with_directories(&listing.files));
         let scope = Scope { left_out, listed };
         let tree = TreeWatch::start(&places.root, |path| scope.leaves_out(path)).ok()?;
         Some(Watch { tree, scope })
+    }
+
+    /// Removes what engines left that were killed (CA-42).
+    pub(super) fn sweep(&self) -> Result<(), EvaluateError> {
+        for orphan in self.store.orphans()? {
+            Worktrees::forget_those_of(&orphan);
+            orphan.remove().ok(); // left for the next time
+        }
+        Ok(())
     }
 
     /// Freezes the base and opens the record.
@@ -143,10 +152,7 @@ impl Evaluator {
     ) -> Result<Scene, EvaluateError> {
         let begun = Instant::now();
         let past = self.past(&places.output, resume)?;
-        for orphan in self.store.orphans()? {
-            Worktrees::forget_those_of(&orphan);
-            orphan.remove().ok(); // left for the next time
-        }
+        self.sweep()?;
         let root = self.store.workspace_dir()?;
         let room = directory(root.path(), "room")?;
         let listing = list(&self.spec, places, &self.tools, &room).await?;
@@ -181,6 +187,7 @@ impl Evaluator {
             history.clone(),
         )
         .map_err(EvaluateError::attempting("making room for candidates"))?;
+        let mounted = matches!(provided.how, How::Overlay(_));
         let kind = match provided.how {
             How::Overlay(namespace) => Kind::Overlay(namespace),
             How::Copy { .. } | How::Worktree => {
@@ -207,7 +214,7 @@ impl Evaluator {
             .entries()
             .filter(|(_, entry)| entry.kind != EntryKind::Directory);
         let files = files.filter_map(|(path, _)| TreePath::new(path).ok());
-        let guard = Guard::new(protect(&self.spec)?, files);
+        let guard = Guard::new(protect(&self.spec)?, files, places.shared_in_tree());
         let mut ground = self.ground(places, &root, &snapshot, kind)?;
         ground.hidden.extend(listing.history.clone());
         let checking = Checking {
@@ -216,6 +223,7 @@ impl Evaluator {
             turns: Turns::new(self.lock.clone(), audience.clone()),
             guard: Arc::new(guard),
             build: self.spec.build.clone(),
+            build_touches: OnceLock::new(),
             tests: self.spec.tests.clone(),
             plugin: plugin(root.path())?,
             built: directory(root.path(), "built")?,
@@ -245,6 +253,7 @@ impl Evaluator {
             terms: Terms {
                 base_hash: snapshot.hash().to_owned(),
                 protect: protect(&self.spec)?,
+                shared: places.shared_in_tree(),
             },
             checking: Arc::new(checking),
             telling,
@@ -260,7 +269,7 @@ impl Evaluator {
             _snapshot: snapshot,
             _root: root,
             _worktrees: worktrees,
-            watch: self.watch(places, &listing),
+            watch: self.watch(places, &listing, mounted),
         })
     }
 
@@ -270,7 +279,14 @@ impl Evaluator {
         let journal = output.join(JOURNAL);
         match (resume, holds) {
             (false, true) => return Err(EvaluateError::NotEmpty(output.to_owned())),
-            (true, _) if journal.exists() => {}
+            (true, true) if journal.exists() => {}
+            (true, true) if !is_hardly_begun(output) => {
+                let problem = format!(
+                    "`{}` is not empty, and no evaluation was begun in it: there is nothing to go on with",
+                    output.display()
+                );
+                return Err(EvaluateError::Invalid(problem));
+            }
             _ => return Ok(Past::default()),
         }
         let past: Past = read_journal::<Record>(&journal)?.into_iter().collect();
@@ -308,7 +324,7 @@ impl Evaluator {
         let output = &places.output;
         let failed = || EvaluateError::attempting(format!("making `{}`", output.display()));
         fs::create_dir_all(output).map_err(failed())?;
-        fs::write(output.join(".gitignore"), "*\n").map_err(failed())?;
+        fs::write(output.join(IGNORE), IGNORE_ALL).map_err(failed())?;
         let (journal, _) = Journal::open::<Record>(&output.join(JOURNAL))?;
         let mut telling = Telling::new(journal, output, audience)?;
         let (base, machine) = (base.clone(), machine.clone());
@@ -492,6 +508,7 @@ impl Evaluator {
                 .into_iter()
                 .chain(snapshots.map(Path::to_owned))
                 .chain(places.judges.iter().cloned())
+                .chain(hidden_output(places, root))
                 .collect(),
             limits: spec.limits.clone(),
             sandbox,
@@ -505,6 +522,30 @@ impl Evaluator {
 }
 
 const PLUGIN: &str = "plugin";
+
+/// What the base answered is in the output directory. It stays in sight only if there is something in it that is needed.
+fn hidden_output(places: &Places, root: &ScratchRoot) -> Option<PathBuf> {
+    let output = places.output.clone();
+    let is_needed = [root.path(), &places.root].map(|place| place.starts_with(&output));
+    (!is_needed.contains(&true)).then_some(output)
+}
+
+/// Keeps what is in the output directory out of the user's repository.
+const IGNORE: &str = ".gitignore";
+
+/// Whether a directory has nothing but what comes before the journal: somebody was killed in between.
+fn is_hardly_begun(output: &Path) -> bool {
+    let ours = |entry: std::io::Result<fs::DirEntry>| {
+        let place = entry.map(|entry| entry.path());
+        place.is_ok_and(|place| {
+            place.ends_with(IGNORE)
+                && fs::read(place).is_ok_and(|text| IGNORE_ALL.as_bytes().starts_with(&text))
+        })
+    };
+    fs::read_dir(output).is_ok_and(|mut entries| entries.all(ours))
+}
+
+const IGNORE_ALL: &str = "*\n";
 
 fn plugin(root: &Path) -> Result<PathBuf, EvaluateError> {
     let place = directory(root, PLUGIN)?;

@@ -76,19 +76,28 @@ fn patches(source: usize, directory: &Path) -> Result<Vec<Read1>, Unreadable> {
     };
     let paths = entries(directory)?.into_iter().filter(is_patch);
     let read = paths.map(|path| {
-        let text = read_bounded(&path).map_err(unreadable(&path))?;
+        let text = read_bounded(&path, 4 * MOST_BYTES).map_err(unreadable(&path))?;
         Ok(Ok(Given::patch(source, file_name(&path), text)))
     });
     read.collect()
 }
 
-/// A little more than a candidate can have: staging then says that it is too long.
-fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
+/// No more than a little more than a candidate can have: staging then says that it is too long.
+fn read_bounded(path: &Path, most_bytes: u64) -> std::io::Result<Vec<u8>> {
+    regular(path)?;
     let mut text = Vec::new();
     fs::File::open(path)?
-        .take(4 * MOST_BYTES)
+        .take(most_bytes)
         .read_to_end(&mut text)?;
     Ok(text)
+}
+
+/// Opening a pipe would wait for its writer, and a device may have no end.
+fn regular(path: &Path) -> std::io::Result<()> {
+    match fs::metadata(path)?.is_file() {
+        true => Ok(()),
+        false => Err(std::io::Error::other("it is no regular file")),
+    }
 }
 
 fn file_name(path: &Path) -> &[u8] {
@@ -107,6 +116,7 @@ fn trees(source: usize, directory: &Path) -> Result<Vec<Read1>, Unreadable> {
 /// All that a candidate's directory holds; links are links, and special files are told to staging, which refuses them.
 fn replacements(tree: &Path) -> Result<Vec<(Vec<u8>, Replacement)>, Unreadable> {
     let mut files = Vec::new();
+    let mut left = MOST_BYTES + 1;
     let mut directories = vec![tree.to_owned()];
     while let Some(directory) = directories.pop() {
         for path in entries(&directory)? {
@@ -121,8 +131,11 @@ fn replacements(tree: &Path) -> Result<Vec<(Vec<u8>, Replacement)>, Unreadable> 
                     target: target.as_os_str().as_bytes().to_vec(),
                 }
             } else if found.is_file() {
+                // Of all files together: a candidate may have any number of them.
+                let bytes = read_bounded(&path, left).map_err(unreadable(&path))?;
+                left -= bytes.len() as u64;
                 Replacement::File {
-                    bytes: read_bounded(&path).map_err(unreadable(&path))?,
+                    bytes,
                     mode: Mode::KeptOr(found.permissions().mode() & 0o777),
                 }
             } else {
@@ -136,6 +149,7 @@ fn replacements(tree: &Path) -> Result<Vec<(Vec<u8>, Replacement)>, Unreadable> 
 }
 
 fn lines(source: usize, file: &Path) -> Result<Vec<Read1>, Unreadable> {
-    let text = fs::read(file).map_err(unreadable(file))?;
+    let text = regular(file).and_then(|()| fs::read(file));
+    let text = text.map_err(unreadable(file))?;
     Ok(read_jsonl(source, &file.display().to_string(), &text).collect())
 }

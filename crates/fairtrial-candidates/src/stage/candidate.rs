@@ -1,12 +1,13 @@
 //! Staging: from what was given to what is to be tried.
 
 use super::base::Base;
-use super::fault::{Rejection, StageError};
+use super::fault::{FileFault, Rejection, StageError};
 use super::files::apply_files;
 use super::given::{Content, Given};
 use super::identity::CandidateId;
 use super::image::PostImages;
 use super::patch;
+use super::path::TreePath;
 use super::protect::Protect;
 use super::size::DiffSize;
 
@@ -17,6 +18,22 @@ pub struct Terms {
     pub base_hash: String,
     /// What candidates may not touch.
     pub protect: Protect,
+    /// Directories that are put over the tree: no candidate has anything in, at or above them.
+    pub shared: Vec<TreePath>,
+}
+
+impl Terms {
+    /// The first changed path that what is shared would be in the way of, or the other way round.
+    fn first_shared<'a>(&'a self, images: &'a PostImages) -> Option<(&'a TreePath, &'a TreePath)> {
+        let meets = |path: &TreePath, shared: &TreePath| {
+            path == shared || path.is_below(shared) || shared.is_below(path)
+        };
+        let mut paths = images.iter().map(|(path, _)| path);
+        paths.find_map(|path| {
+            let mut all = self.shared.iter();
+            Some((path, all.find(|shared| meets(path, shared))?))
+        })
+    }
 }
 
 /// A candidate that can be tried.
@@ -38,6 +55,9 @@ pub fn stage(content: &Content, base: &dyn Base, terms: &Terms) -> Result<Staged
     };
     if images.is_empty() {
         return Err(Rejection::NoOp.into());
+    }
+    if let Some((path, shared)) = terms.first_shared(&images) {
+        return Err(FileFault::Shared(shared.clone()).of(path));
     }
     if let Some((path, glob)) = terms.protect.first_touched(&images) {
         let (path, glob) = (path.clone(), glob.to_owned());

@@ -135,6 +135,8 @@ pub enum FileFault {
     Damaged(&'static str),
     #[error("is named twice")]
     Twice,
+    #[error("is in the place of `{0}`, which is shared")]
+    Shared(TreePath),
 }
 
 impl FileFault {

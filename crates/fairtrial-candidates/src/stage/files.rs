@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::base::{Base, Kind};
 use super::fault::{FileFault, StageError};
 use super::image::{Image, PostImages};
-use super::overlay::{MOST_BYTES, Overlay, too_large};
+use super::overlay::{MOST_BYTES, Overlay, When, too_large};
 use super::path::TreePath;
 
 /// What a path is to hold. The path is as somebody wrote it.
@@ -66,7 +66,7 @@ fn successor(
     path: &TreePath,
     replacement: &Replacement,
 ) -> Result<Option<Image>, StageError> {
-    let kind = overlay.kind(path)?;
+    let kind = overlay.kind(path, When::Now)?;
     Ok(match replacement {
         Replacement::Special => return Err(FileFault::Special.of(path)),
         Replacement::Deleted => {
@@ -93,7 +93,7 @@ fn check_deletable(overlay: &Overlay<'_>, path: &TreePath, kind: Kind) -> Result
         Kind::Directory => Err(FileFault::Directory.of(path)),
         Kind::Special => Err(FileFault::Special.of(path)),
         // Tells a path below a link from one that is simply not there.
-        Kind::Missing => overlay.image(path).map(drop),
+        Kind::Missing => overlay.image(path, When::Now).map(drop),
     }
 }
 

@@ -42,6 +42,9 @@ pub fn read_jsonl(
     })
 }
 
+/// As of a file: names are shown in a column.
+const LONGEST_NAME: usize = 255;
+
 const KEYS: [&str; 5] = ["name", "patch", "files", "parent", "meta"];
 const FILE_KEYS: [&str; 2] = ["base64", "mode"];
 
@@ -61,7 +64,12 @@ fn read_line(source: usize, file: &str, line: usize, text: &[u8]) -> Result<Give
     };
     check_keys(&keys, &KEYS)?;
     let name = text_of(&mut keys, "name")?;
+    if name.as_ref().is_some_and(|name| name.len() > LONGEST_NAME) {
+        return Err(format!("`name` has more than {LONGEST_NAME} bytes"));
+    }
     let parent = text_of(&mut keys, "parent")?;
+    // On one line, as names of files are: a table has a line for each candidate.
+    let [name, parent] = [name, parent].map(|text| text.map(|text| shown(text.as_bytes())));
     let meta = match keys.remove("meta") {
         None | Some(Value::Null) => None,
         Some(Value::Object(meta)) => Some(meta),
@@ -174,7 +182,10 @@ fn read_mode(mode: &Value) -> Result<GivenMode, String> {
     };
     match bits {
         Some(0o120000 | 0o120777) => Ok(GivenMode::Link),
-        Some(bits @ (0..=0o777 | 0o100000..=0o100777)) => Ok(GivenMode::File(bits as u32 & 0o777)),
+        // What its owner cannot read nobody can look after.
+        Some(bits @ (0..=0o777 | 0o100000..=0o100777)) if bits & 0o400 != 0 => {
+            Ok(GivenMode::File(bits as u32 & 0o777))
+        }
         _ => Err(format!(
             "`mode` is {mode}, not one such as \"644\", \"755\" or \"120000\""
         )),

@@ -15,28 +15,48 @@ pub const MOST_BYTES: u64 = 16 << 20;
 pub(crate) struct Overlay<'a> {
     base: &'a dyn Base,
     entries: BTreeMap<TreePath, Option<Image>>,
+    /// Of paths that were put since [`Overlay::remember`]: what was laid over them then, if anything.
+    remembered: BTreeMap<TreePath, Option<Option<Image>>>,
+}
+
+/// Which tree is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// As it stands.
+    Now,
+    /// As it was at [`Overlay::remember`].
+    Before,
 }
 
 impl<'a> Overlay<'a> {
     pub(crate) fn new(base: &'a dyn Base) -> Self {
-        let entries = BTreeMap::new();
-        Self { base, entries }
-    }
-
-    /// The tree as it stands, to be asked after later changes.
-    pub(crate) fn snapshot(&self) -> Self {
         Self {
-            base: self.base,
-            entries: self.entries.clone(),
+            base,
+            entries: BTreeMap::new(),
+            remembered: BTreeMap::new(),
         }
     }
 
-    pub(crate) fn put(&mut self, path: TreePath, image: Option<Image>) {
-        self.entries.insert(path, image);
+    /// From now on the tree as it stands can be asked after later changes. Costs as much as was put since the last time,
+    /// not as much as there is: a patch may have as many parts as lines.
+    pub(crate) fn remember(&mut self) {
+        self.remembered.clear();
     }
 
-    pub(crate) fn kind(&self, path: &TreePath) -> Result<Kind, StageError> {
-        Ok(match self.entries.get(path) {
+    pub(crate) fn put(&mut self, path: TreePath, image: Option<Image>) {
+        let before = self.entries.insert(path.clone(), image);
+        self.remembered.entry(path).or_insert(before);
+    }
+
+    fn laid_over(&self, path: &TreePath, when: When) -> Option<&Option<Image>> {
+        match (when, self.remembered.get(path)) {
+            (When::Before, Some(before)) => before.as_ref(),
+            _ => self.entries.get(path),
+        }
+    }
+
+    pub(crate) fn kind(&self, path: &TreePath, when: When) -> Result<Kind, StageError> {
+        Ok(match self.laid_over(path, when) {
             Some(Some(Image::File { mode, bytes })) => Kind::File {
                 mode: *mode,
                 size: bytes.len() as u64,
@@ -48,12 +68,12 @@ impl<'a> Overlay<'a> {
     }
 
     /// The file or link at a path; a fault where there is neither.
-    pub(crate) fn image(&self, path: &TreePath) -> Result<Image, StageError> {
-        self.guard_ancestors(path)?;
-        if let Some(Some(image)) = self.entries.get(path) {
+    pub(crate) fn image(&self, path: &TreePath, when: When) -> Result<Image, StageError> {
+        self.guard_ancestors(path, when)?;
+        if let Some(Some(image)) = self.laid_over(path, when) {
             return Ok(image.clone());
         }
-        match self.kind(path)? {
+        match self.kind(path, when)? {
             Kind::Missing => Err(FileFault::Missing.of(path)),
             Kind::Directory => Err(FileFault::Directory.of(path)),
             Kind::Special => Err(FileFault::Special.of(path)),
@@ -84,7 +104,7 @@ impl<'a> Overlay<'a> {
         self.entries = changed;
         for (path, image) in &self.entries {
             if let Some(image) = image {
-                self.guard_ancestors(path)?;
+                self.guard_ancestors(path, When::Now)?;
                 self.guard_place(path, image)?;
             }
         }
@@ -92,9 +112,9 @@ impl<'a> Overlay<'a> {
     }
 
     /// Nothing may be written below a link or a file.
-    fn guard_ancestors(&self, path: &TreePath) -> Result<(), StageError> {
+    fn guard_ancestors(&self, path: &TreePath, when: When) -> Result<(), StageError> {
         for above in path.ancestors() {
-            match self.kind(&above)? {
+            match self.kind(&above, when)? {
                 Kind::Link => return Err(FileFault::ThroughLink(above).of(path)),
                 Kind::File { .. } | Kind::Special => {
                     return Err(FileFault::BelowFile(above).of(path));

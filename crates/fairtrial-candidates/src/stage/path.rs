@@ -39,7 +39,9 @@ pub enum PathFault {
 
 /// What Linux takes.
 const LONGEST_COMPONENT: usize = 255;
-const LONGEST_PATH: usize = 4095;
+const LONGEST_PATH: usize = 4095 - LONGEST_ROOT;
+/// Wherever the tree is: a path in it must be one of the file system's too.
+const LONGEST_ROOT: usize = 1024;
 
 impl TreePath {
     /// Takes a path as somebody wrote it. `.` and doubled slashes are dropped, so that one file has one spelling.
@@ -142,6 +144,9 @@ mod tests {
         for (path, fault) in table {
             assert_eq!(TreePath::new(path), Err(fault(shown(path))));
         }
+        // The file system would refuse it, wherever the tree is.
+        let long = "directory/".repeat(320) + "file";
+        assert_eq!(TreePath::new(&long), Err(PathFault::TooLong(long.clone())));
     }
 
     #[test]

@@ -256,6 +256,7 @@ mod tests {
 
     fn staged(content: &Content, base: &MemoryBase) -> Staged {
         let terms = Terms {
+            shared: Default::default(),
             base_hash: "b".to_owned(),
             protect: Protect::new(Vec::<String>::new()).unwrap(),
         };

@@ -378,3 +378,14 @@ fn a_patch_that_is_hard_to_place_is_refused_in_good_time() {
     let fault = refused(&base, format!("--- a/f\n+++ b/f\n{hunk}"));
     assert!(fault.contains("its lines are not in the file"), "{fault}");
 }
+
+/// CA-14: patches come from strangers, and one of many parts must not stop the engine.
+#[test]
+fn a_series_of_many_mails_takes_no_time_to_apply() {
+    let file = |n: usize| format!("--- /dev/null\n+++ b/n/{n}\n@@ -0,0 +1 @@\n+x\n");
+    let mail = format!("From {} Mon Sep 17 00:00:00 2001\n", "0".repeat(40));
+    let files: String = (0..20_000).map(file).collect();
+    let later: String = (20_000..40_000).map(|n| file(n) + &mail).collect();
+    let patch = files + &mail.repeat(100_000) + &later;
+    assert_eq!(applied(&MemoryBase::new(), &patch).iter().count(), 40_000);
+}

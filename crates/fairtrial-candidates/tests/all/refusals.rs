@@ -21,6 +21,7 @@ fn terms() -> Terms {
     Terms {
         base_hash: "base".to_owned(),
         protect: Protect::default(),
+        shared: Vec::new(),
     }
 }
 

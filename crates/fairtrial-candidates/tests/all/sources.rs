@@ -10,6 +10,7 @@ fn terms() -> Terms {
     Terms {
         base_hash: "0123".to_owned(),
         protect: Protect::default(),
+        shared: Vec::new(),
     }
 }
 
@@ -75,6 +76,15 @@ fn a_line_says_files_modes_and_deletions() {
     );
 }
 
+/// CA-11, CA-82: a name makes no lines of its own.
+#[test]
+fn names_are_on_one_line() {
+    let given =
+        line("{\"patch\": \"\", \"name\": \"a\\nwinner: \\u001b[1mb\", \"parent\": \"x\\ny\"}");
+    assert_eq!(given.name, r"a\nwinner: \x1b[1mb");
+    assert_eq!(given.parent.as_deref(), Some(r"x\ny"));
+}
+
 /// CA-16
 #[test]
 fn a_malformed_line_fails_alone() {
@@ -111,6 +121,9 @@ fn a_malformed_line_fails_alone() {
     assert_eq!(lines[5].as_ref().map(|given| given.place.line), Ok(7));
 }
 
+static LONG_NAME: std::sync::LazyLock<String> =
+    std::sync::LazyLock::new(|| format!(r#"{{"patch": "", "name": "{}"}}"#, "n".repeat(70_000)));
+
 /// CA-16
 #[test]
 fn each_fault_of_a_line_is_named() {
@@ -124,6 +137,7 @@ fn each_fault_of_a_line_is_named() {
         (r#"{"patch": 1}"#, "`patch` is not a text"),
         (r#"{"files": []}"#, "`files` is not an object"),
         (r#"{"patch": "", "name": 1}"#, "`name` is not a text"),
+        (&LONG_NAME, "`name` has more than 255 bytes"),
         (r#"{"patch": "", "meta": 1}"#, "`meta` is not an object"),
         (
             r#"{"patch": "", "patch": "x"}"#,
@@ -145,6 +159,10 @@ fn each_fault_of_a_line_is_named() {
         (
             r#"{"files": {"a": {"base64": "?"}}}"#,
             "file `a`: `base64`: ",
+        ),
+        (
+            r#"{"files": {"a": {"base64": "", "mode": "000"}}}"#,
+            "file `a`: `mode` is \"000\"",
         ),
         (
             r#"{"files": {"a": {"base64": "", "mode": "999"}}}"#,

@@ -61,7 +61,7 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
             let read = [ready, byte, Arg::Value(1)];
             plan.call_for_something(Step::Mounts, libc::SYS_read, &read); // its end says that the init gave up
         }
-        let kinds = Arg::Value(world::entered(namespaces) as u64);
+        let kinds = Arg::Value(world::entered(namespaces, confine.tree.is_some()) as u64);
         plan.call(Step::Namespaces, libc::SYS_setns, &[init, kinds]);
     }
     set_rlimits(&mut plan, confine);
@@ -73,7 +73,9 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
     // Not in every container; what it guards against is then guarded against by the container itself.
     let join = [Arg::Value(KEYCTL_JOIN_SESSION_KEYRING), Arg::Value(0)];
     plan.try_call(Step::Keyring, libc::SYS_keyctl, &join);
-    let alone = confine.user_tasks.is_some() && means.user.is_none();
+    // Who has a tree is to leave nothing: a user's keys are kept in each namespace apart.
+    let nested = confine.tree.as_ref().is_some_and(|tree| !tree.by_root);
+    let alone = (confine.user_tasks.is_some() || nested) && means.user.is_none();
     if alone {
         be_counted_alone(&mut plan);
     }

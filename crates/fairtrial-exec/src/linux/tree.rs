@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::plan::{Arg, Plan};
-use super::world::{HERE, NODEV, NOEXEC, NOSUID, NULL, RDONLY, set_attributes};
+use super::world::{HERE, NODEV, NOEXEC, NOSUID, NULL, RDONLY, clear_attributes, set_attributes};
 use crate::protocol::launcher::{SharedTree, Step, Tree, TreeUpper};
 
 const STEP: Step = Step::Tree;
@@ -62,6 +62,42 @@ pub(super) fn covered(tree: &Tree) -> Vec<(PathBuf, bool)> {
     found
         .filter(|(place, _)| !place.starts_with(path(&tree.at)))
         .collect()
+}
+
+/// Has all of the host be read-only but these places: Landlock sees to what is in files, and to their names, but not to
+/// modes, times, owners and extended attributes.
+pub(super) fn keep_the_host(plan: &mut Plan, tree: &Tree, writable: &[Vec<u8>]) {
+    // The tree and what is private are put over the host's.
+    let is_own = |place: &[u8]| {
+        path(place).starts_with(path(&tree.at)) || tree.private.as_deref() == Some(place)
+    };
+    let places = writable.iter().filter(|place| !is_own(place));
+    let places: Vec<Arg> = places.map(|place| plan.text(place)).collect();
+    let mount = Arg::Value(libc::MS_BIND | libc::MS_REC);
+    for place in &places {
+        let arguments = [*place, *place, NULL, mount, NULL];
+        plan.try_call(STEP, libc::SYS_mount, &arguments); // what is not there need not be
+    }
+    let root = plan.text(b"/");
+    set_attributes(plan, STEP, root, RDONLY, libc::AT_RECURSIVE);
+    for place in &places {
+        for flags in [libc::AT_RECURSIVE, 0] {
+            clear_attributes(plan, STEP, *place, RDONLY, flags);
+        }
+    }
+}
+
+/// A `/dev/shm` that nobody else sees, as large as what may be changed.
+pub(super) fn own_memory(plan: &mut Plan, tree: &Tree) {
+    let options = match tree.upper {
+        TreeUpper::Memory { bytes } => format!("mode=1777,size={bytes}"),
+        TreeUpper::Disk { .. } => "mode=1777".to_owned(),
+    };
+    let (kind, place) = (plan.text(b"tmpfs"), plan.text(b"/dev/shm"));
+    let options = plan.text(options.as_bytes());
+    let flags = Arg::Value(libc::MS_NOSUID | libc::MS_NODEV);
+    let arguments = [kind, place, kind, flags, options];
+    plan.try_call(STEP, libc::SYS_mount, &arguments); // not every host has one
 }
 
 struct Build<'a> {
@@ -124,6 +160,8 @@ impl Build<'_> {
             }
             TreeUpper::Disk { directory } => {
                 self.bring(directory, "k", libc::MS_BIND);
+                let kept = self.plan.text(b"k");
+                clear_attributes(self.plan, STEP, kept, RDONLY, 0);
                 self.directory("k/upper");
                 self.directory("k/work");
                 ("k/upper", "k/work")
@@ -326,7 +364,17 @@ impl Build<'_> {
         for place in above {
             let name = self.target(place.as_os_str().as_bytes());
             self.make(name);
+            self.must_be_a_directory(name);
         }
+    }
+
+    /// A link in a layer may lead anywhere on the host, and what is made there would be made with our rights.
+    fn must_be_a_directory(&mut self, name: Arg) {
+        let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_DIRECTORY | libc::O_CLOEXEC;
+        let arguments = [HERE, name, Arg::Value(flags as u64)];
+        self.plan.call(STEP, libc::SYS_openat, &arguments);
+        let opened = self.plan.keep();
+        self.plan.call(STEP, libc::SYS_close, &[opened]);
     }
 
     fn target(&mut self, at: &[u8]) -> Arg {

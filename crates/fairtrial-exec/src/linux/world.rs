@@ -163,6 +163,8 @@ pub struct Inside<'a> {
     pub namespaces: &'a Namespaces,
     /// What is put over a place of the host's in them.
     pub tree: Option<&'a Tree>,
+    /// With a tree, the only places of the host that may be changed; all, if there is no list.
+    pub writable: Option<&'a [Vec<u8>]>,
     /// Whose the directory in them is.
     pub user: Option<u32>,
 }
@@ -175,7 +177,7 @@ pub fn start(
     lifeline: &Lifeline,
 ) -> io::Result<Init> {
     let mut plan = match inside.namespaces {
-        Namespaces::Processes => own_proc(inside.tree),
+        Namespaces::Processes => own_proc(inside.tree, inside.writable),
         Namespaces::All(world) => mounts(world, inside.tree, inside.user),
     };
     plan.settle();
@@ -190,7 +192,7 @@ pub fn start(
         rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
         Ok(())
     };
-    let flags = libc::CLONE_NEWPID | entered(inside.namespaces);
+    let flags = libc::CLONE_NEWPID | entered(inside.namespaces, inside.tree.is_some());
     match clone_from(enter_users, flags)? {
         0 => {
             // SAFETY: a copy of the launcher's own end, which this process must not hold.
@@ -208,8 +210,10 @@ pub fn start(
 }
 
 /// The namespaces that an init holds beside that of processes: those that a process enters by the init's handle.
-pub(super) fn entered(namespaces: &Namespaces) -> libc::c_int {
+pub(super) fn entered(namespaces: &Namespaces, has_tree: bool) -> libc::c_int {
     match namespaces {
+        // Whatever a command could leave for the next one that has such a tree is its own.
+        Namespaces::Processes if has_tree => libc::CLONE_NEWNS | libc::CLONE_NEWIPC,
         Namespaces::Processes => libc::CLONE_NEWNS,
         Namespaces::All(world) => {
             let network = match world.network {
@@ -260,19 +264,23 @@ fn lifeline_is_cut(lifeline: RawFd) -> bool {
     unsafe { libc::poll(&raw mut poll, 1, 0) > 0 }
 }
 
-/// The system calls by which `/proc` shows the processes of the namespace; all but the tree, if there is one, stays the
-/// host's, and goes where that goes.
-fn own_proc(tree: Option<&Tree>) -> Plan {
+/// The system calls by which `/proc` shows the processes of the namespace; all but the tree, if there is one, and
+/// `/dev/shm` beside it, stays the host's, and goes where that goes.
+fn own_proc(tree: Option<&Tree>, writable: Option<&[Vec<u8>]>) -> Plan {
     let mut plan = Plan::default();
     let (root, proc, place) = (plan.text(b"/"), plan.text(b"proc"), plan.text(b"/proc"));
     let slave = Arg::Value(libc::MS_REC | libc::MS_SLAVE);
     plan.call(STEP, libc::SYS_mount, &[NULL, root, NULL, slave, NULL]);
     if let Some(tree) = tree {
+        if let Some(writable) = writable {
+            tree::keep_the_host(&mut plan, tree, writable);
+        }
         let ground = Ground {
             staging: "/proc", // which gets another anyway
             root: "",
         };
         tree::put_up(&mut plan, tree, &ground);
+        tree::own_memory(&mut plan, tree);
     }
     let flags = Arg::Value(libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC);
     plan.call(STEP, libc::SYS_mount, &[proc, place, proc, flags, NULL]);
@@ -499,12 +507,33 @@ pub(super) fn set_attributes(
     attributes: u64,
     flags: libc::c_int,
 ) {
+    let arguments = attributes_arguments(plan, target, [attributes, 0], flags);
+    plan.call(step, libc::SYS_mount_setattr, &arguments);
+}
+
+/// As [`set_attributes`], the other way round; where that cannot be, it is not.
+pub(super) fn clear_attributes(
+    plan: &mut Plan,
+    step: Step,
+    target: Arg,
+    attributes: u64,
+    flags: libc::c_int,
+) {
+    let arguments = attributes_arguments(plan, target, [0, attributes], flags);
+    plan.try_call(step, libc::SYS_mount_setattr, &arguments);
+}
+
+fn attributes_arguments(
+    plan: &mut Plan,
+    target: Arg,
+    [set, clear]: [u64; 2],
+    flags: libc::c_int,
+) -> [Arg; 5] {
     // attr_set, attr_clr, propagation, userns_fd
-    let words = [attributes, 0, 0, 0].map(u64::to_ne_bytes).concat();
+    let words = [set, clear, 0, 0].map(u64::to_ne_bytes).concat();
     let attributes = plan.bytes(&words);
     let flags = Arg::Value(flags as u64);
-    let arguments = [HERE, target, flags, attributes, Arg::Value(32)];
-    plan.call(step, libc::SYS_mount_setattr, &arguments);
+    [HERE, target, flags, attributes, Arg::Value(32)]
 }
 
 fn raise_loopback(plan: &mut Plan) {

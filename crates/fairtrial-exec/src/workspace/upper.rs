@@ -2,6 +2,7 @@
 //! thread.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -92,8 +93,12 @@ impl UpperDir {
         Ok(walk.complete)
     }
 
-    /// The bytes of a regular file that was written; at most so many, more is an error. `None` if it was not changed, or
-    /// is no regular file. No link is followed.
+    /// A regular file that was written. `None` if it was not changed, or is no regular file. No link is followed.
+    pub fn open(&self, path: &Path) -> io::Result<Option<File>> {
+        open_regular(self.directory.as_fd(), path)
+    }
+
+    /// The bytes of a file as of [`UpperDir::open`]; at most so many, more is an error.
     pub fn read(&self, path: &Path, most_bytes: u64) -> io::Result<Option<Vec<u8>>> {
         read_regular(self.directory.as_fd(), path, most_bytes)
     }
@@ -104,20 +109,26 @@ impl UpperDir {
     }
 }
 
+fn open_regular(directory: BorrowedFd<'_>, path: &Path) -> io::Result<Option<File>> {
+    if mode_of_regular(directory, path)?.is_none() {
+        return Ok(None); // a pipe or device is not even opened
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(Some(open_beneath(directory, path, flags)?.into()))
+}
+
 /// The bytes of a regular file below a directory that a command had for its own; at most so many.
 pub(crate) fn read_regular(
     directory: BorrowedFd<'_>,
     path: &Path,
     most_bytes: u64,
 ) -> io::Result<Option<Vec<u8>>> {
-    if mode_of_regular(directory, path)?.is_none() {
-        return Ok(None); // a pipe or device is not even opened
-    }
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = open_beneath(directory, path, flags)?;
+    let Some(file) = open_regular(directory, path)? else {
+        return Ok(None);
+    };
     let mut bytes = Vec::new();
-    let mut file = std::fs::File::from(file).take(most_bytes.saturating_add(1));
-    file.read_to_end(&mut bytes)?;
+    file.take(most_bytes.saturating_add(1))
+        .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most_bytes {
         let problem = format!("`{}` has more than {most_bytes} bytes", path.display());
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));

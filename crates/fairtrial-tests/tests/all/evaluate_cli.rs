@@ -1,5 +1,6 @@
 //! Evaluations as a user runs them: `fairtrial evaluate` on small repositories of their own.
 
+mod attacked;
 mod base;
 mod checked;
 mod correctness;

@@ -12,7 +12,7 @@ use super::{Body, Section, Verb};
 use crate::stage::base::{Base, Kind};
 use crate::stage::fault::{ApplyError, FileFault, StageError};
 use crate::stage::image::{Image, PostImages};
-use crate::stage::overlay::{MOST_BYTES, Overlay, too_large};
+use crate::stage::overlay::{MOST_BYTES, Overlay, When, too_large};
 use crate::stage::path::TreePath;
 
 /// What a patch's text makes of the base.
@@ -41,7 +41,6 @@ enum Written {
 
 struct Round<'a, 'b> {
     now: &'a mut Overlay<'b>,
-    before: Overlay<'b>,
     written: HashMap<TreePath, Written>,
     /// Paths that something goes away from in this round, so that something else may come there.
     vacated: HashSet<TreePath>,
@@ -53,8 +52,8 @@ impl<'a, 'b> Round<'a, 'b> {
             Verb::Delete(path) | Verb::Rename { from: path, .. } => Some(path.clone()),
             _ => None,
         });
+        now.remember();
         Self {
-            before: now.snapshot(),
             now,
             written: HashMap::new(),
             vacated: vacated.collect(),
@@ -104,7 +103,7 @@ impl<'a, 'b> Round<'a, 'b> {
     fn modify(&mut self, path: &TreePath, section: &Section<'_>) -> Result<(), StageError> {
         // A plain patch by hand may forget `/dev/null`; a hunk that follows line 0 can mean nothing else.
         let from_nothing = matches!(&section.body, Body::Text(hunks) if matches!(&hunks[..], [only] if only.old_start == 0));
-        if from_nothing && self.now.kind(path)? == Kind::Missing {
+        if from_nothing && self.now.kind(path, When::Now)? == Kind::Missing {
             return self.create(path, section);
         }
         let old = self.current(path)?;
@@ -126,8 +125,8 @@ impl<'a, 'b> Round<'a, 'b> {
         let arrived_over_it =
             self.written.get(from) == Some(&Written::Arrived) && self.was_there(from)?;
         let old = match in_a_row || !self.was_there(from)? {
-            true => self.now.image(from)?,
-            false => self.before.image(from)?,
+            true => self.now.image(from, When::Now)?,
+            false => self.now.image(from, When::Before)?,
         };
         let new = successor(from, &old, section)?;
         if from != to {
@@ -147,8 +146,8 @@ impl<'a, 'b> Round<'a, 'b> {
         section: &Section<'_>,
     ) -> Result<(), StageError> {
         let old = match self.was_there(from)? {
-            true => self.before.image(from)?,
-            false => self.now.image(from)?,
+            true => self.now.image(from, When::Before)?,
+            false => self.now.image(from, When::Now)?,
         };
         let new = successor(from, &old, section)?;
         self.check_free(to)?;
@@ -165,8 +164,8 @@ impl<'a, 'b> Round<'a, 'b> {
     /// where its directory was.
     fn current(&self, path: &TreePath) -> Result<Image, StageError> {
         match self.written.contains_key(path) {
-            true => self.now.image(path),
-            false => self.before.image(path),
+            true => self.now.image(path, When::Now),
+            false => self.now.image(path, When::Before),
         }
     }
 
@@ -176,14 +175,14 @@ impl<'a, 'b> Round<'a, 'b> {
     }
 
     fn was_there(&self, path: &TreePath) -> Result<bool, StageError> {
-        let kind = self.before.kind(path)?;
+        let kind = self.now.kind(path, When::Before)?;
         Ok(!matches!(kind, Kind::Missing | Kind::Directory))
     }
 
     /// Nothing may be overwritten that the patch does not say goes away.
     fn check_free(&self, path: &TreePath) -> Result<(), StageError> {
         let leaves = self.vacated.contains(path) && !self.written.contains_key(path);
-        match self.now.kind(path)? {
+        match self.now.kind(path, When::Now)? {
             Kind::Special => Err(FileFault::Special.of(path)),
             // A directory may be emptied by a later part: that is looked at when the tree is finished.
             Kind::Missing | Kind::Directory => Ok(()),

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use fairtrial_exec::{Level, Shared, SharedMode, Work, Workspace};
+use fairtrial_exec::{Level, Shared, SharedMode, Verdict, Work, Workspace};
 
 use super::ground::{Ground, Kind, census, file, kinds, said};
 
@@ -107,6 +107,30 @@ async fn a_shared_directory_cannot_be_made_writable() {
         let outcome = ground.run_in(kind, workspace, script.trim_start()).await;
         assert_eq!(said(&outcome, kind), "tool", "{kind:?}");
         assert_eq!(census(&ground.repo()), before, "{kind:?}");
+    }
+}
+
+/// CA-14, CA-32: a layer may have a link where a directory is needed; nothing is made where it leads.
+#[tokio::test]
+async fn what_is_shared_is_not_mounted_through_a_link() {
+    let ground = Ground::new(&[("file", "base")]);
+    let (beside, source) = (ground.directory("beside"), ground.directory("source"));
+    std::os::unix::fs::symlink(&beside, ground.base().join("deps")).expect("made");
+    for kind in kinds() {
+        let mut workspace = ground.workspace(kind);
+        workspace.shared.push(Shared {
+            at: ground.repo().join("deps/lib"),
+            source: source.clone(),
+            mode: SharedMode::ReadOnly,
+        });
+        let outcome = ground.run_in(kind, workspace, "echo ran").await;
+        assert_eq!(
+            outcome.verdict,
+            Verdict::SetupFailed,
+            "{kind:?}: {outcome:?}"
+        );
+        let made = std::fs::read_dir(&beside).expect("it is there").count();
+        assert_eq!(made, 0, "{kind:?}");
     }
 }
 
