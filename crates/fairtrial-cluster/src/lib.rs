@@ -5,10 +5,15 @@
 
 pub mod envelope;
 mod answers;
+mod backend;
+pub mod blobs;
 mod dispatch;
 mod hints;
+mod jitter;
 mod memory;
 mod names;
+mod node;
+pub mod pack;
 mod terms;
 
 pub use answers::{
@@ -16,10 +21,12 @@ pub use answers::{
     Place, QueueCancelled, QueueStatus, Reaped, Released, Renewed, ServerStatus, StoredEvent,
     Submitted,
 };
+pub use backend::{ClusterBackend, ClusterConfig, OnFull};
 pub use dispatch::{Answer, Dispatch, DispatchError};
 pub use hints::{Hint, Hints};
 pub use memory::MemoryDispatch;
 pub use names::{Agent, BadName, Class, Consumer, QueueName, StreamId, TaskId, Token};
+pub use node::{NodeAgent, NodeConfig, NodeError, Stop};
 pub use terms::{
     Commit, Lease, MAX_ENVELOPE, MAX_RESULT, NODE_LOST_AFTER, NewEvent, Node, NodeState,
     OWNER_DEAD_AFTER, Owner, Refusal, Release, Task, Terms, Verdicts,

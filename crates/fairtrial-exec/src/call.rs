@@ -40,6 +40,9 @@ pub struct Call {
     pub workspace: Option<Arc<Workspace>>,
     /// Of a command: whether it goes before others on its processors, where the engine may say so: what is measured.
     pub ahead: bool,
+    /// Its name for a backend that outlives this process: asked for again under the same one, the same call is the same
+    /// trial. Without one every submission is a trial of its own.
+    pub key: Option<String>,
     /// Set when it begins.
     pub beginning: Beginning,
     /// Of a command: found out by trying, instead of running it.
@@ -251,6 +254,7 @@ impl Call {
             sandbox: Sandbox::new(level),
             workspace: None,
             ahead: false,
+            key: None,
             beginning: Beginning::default(),
             self_test: None,
             capture_bytes: DEFAULT_CAPTURE_BYTES,
