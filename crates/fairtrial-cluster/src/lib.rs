@@ -8,14 +8,18 @@ mod answers;
 mod backend;
 pub mod blobs;
 mod dispatch;
+mod fold;
 mod hints;
 mod jitter;
 mod memory;
 mod names;
 mod node;
 pub mod pack;
+mod redis;
+mod rounds;
 mod terms;
 
+pub use self::redis::{Endpoint, RedisDispatch, Suited};
 pub use answers::{
     Announced, Cancelled, Committed, DeadLetter, Events, Kept, Leased, ListedQueue, Nodes, Opened,
     Place, QueueCancelled, QueueStatus, Reaped, Released, Renewed, ServerStatus, StoredEvent,
@@ -23,10 +27,12 @@ pub use answers::{
 };
 pub use backend::{ClusterBackend, ClusterConfig, OnFull};
 pub use dispatch::{Answer, Dispatch, DispatchError};
+pub use fold::Fold;
 pub use hints::{Hint, Hints};
 pub use memory::MemoryDispatch;
 pub use names::{Agent, BadName, Class, Consumer, QueueName, StreamId, TaskId, Token};
 pub use node::{NodeAgent, NodeConfig, NodeError, Stop};
+pub use rounds::Rounds;
 pub use terms::{
     Commit, Lease, MAX_ENVELOPE, MAX_RESULT, NODE_LOST_AFTER, NewEvent, Node, NodeState,
     OWNER_DEAD_AFTER, Owner, Refusal, Release, Task, Terms, Verdicts,
