@@ -3,18 +3,18 @@
 //!
 //! Knows no study: queue, task key, weight and class are plain values. Never starts a process and never prints.
 
-pub mod envelope;
 mod answers;
 mod backend;
-pub mod blobs;
+mod blobs;
 mod dispatch;
+pub mod envelope;
 mod fold;
 mod hints;
 mod jitter;
 mod memory;
 mod names;
 mod node;
-pub mod pack;
+mod pack;
 mod redis;
 mod rounds;
 mod terms;
@@ -26,12 +26,14 @@ pub use answers::{
     Submitted,
 };
 pub use backend::{ClusterBackend, ClusterConfig, OnFull};
+pub use blobs::{BadDigest, BadStore, Blob, BlobError, BlobStore, Digest, Fault, Swept, patiently};
 pub use dispatch::{Answer, Dispatch, DispatchError};
 pub use fold::Fold;
 pub use hints::{Hint, Hints};
 pub use memory::MemoryDispatch;
 pub use names::{Agent, BadName, Class, Consumer, QueueName, StreamId, TaskId, Token};
 pub use node::{NodeAgent, NodeConfig, NodeError, Stop};
+pub use pack::{CachedTree, MOST_BYTES, PackError, TreeCache, pack};
 pub use rounds::Rounds;
 pub use terms::{
     Commit, Lease, MAX_ENVELOPE, MAX_RESULT, NODE_LOST_AFTER, NewEvent, Node, NodeState,

@@ -265,7 +265,7 @@ pub(crate) async fn put(store: &BlobStore, piece: Outgoing) -> Result<(), BlobEr
     match piece.body {
         OutgoingBody::Bytes(bytes) => store.keep(bytes).await.map(drop),
         OutgoingBody::File(file) => store.keep_file(file).await.map(drop),
-        OutgoingBody::Value(body) => store.keep_body(body).await.map(drop),
+        OutgoingBody::Value(body) => store.keep_value(body).await.map(drop),
     }
 }
 
