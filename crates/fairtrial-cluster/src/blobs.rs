@@ -20,11 +20,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{Seek, Write};
+use std::io::{self, Seek, Write};
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairtrial_exec::Body;
 use fairtrial_exec::linux::nameless;
 use tokio::sync::{Semaphore, oneshot};
 

@@ -41,7 +41,7 @@ impl Backoff {
 }
 
 /// A word that nobody else has.
-pub(crate) fn nonce() -> String {
+pub fn nonce() -> String {
     let (one, two) = (RandomState::new(), RandomState::new());
     format!("{:016x}{:016x}", one.hash_one(0_u8), two.hash_one(1_u8))
 }

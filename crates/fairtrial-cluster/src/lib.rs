@@ -14,6 +14,7 @@ mod jitter;
 mod memory;
 mod names;
 mod node;
+mod options;
 mod pack;
 mod redis;
 mod rounds;
@@ -30,9 +31,11 @@ pub use blobs::{BadDigest, BadStore, Blob, BlobError, BlobStore, Digest, Fault, 
 pub use dispatch::{Answer, Dispatch, DispatchError};
 pub use fold::Fold;
 pub use hints::{Hint, Hints};
+pub use jitter::nonce;
 pub use memory::MemoryDispatch;
 pub use names::{Agent, BadName, Class, Consumer, QueueName, StreamId, TaskId, Token};
 pub use node::{NodeAgent, NodeConfig, NodeError, Stop};
+pub use options::{BadOption, Options};
 pub use pack::{CachedTree, MOST_BYTES, PackError, TreeCache, pack};
 pub use rounds::Rounds;
 pub use terms::{
