@@ -100,7 +100,7 @@ async fn what_is_not_there_is_missing() {
 async fn a_blob_that_was_damaged_is_corrupt_and_never_a_value() {
     for kind in KINDS {
         let bench = Bench::new(kind);
-        for bytes in contents().into_iter().skip(1) {
+        for bytes in contents().into_iter().skip(1).take(2) {
             let blob = bench.store.put(bytes.clone()).await.unwrap();
             let mut altered = bytes.clone();
             altered[bytes.len() / 2] ^= 1;
