@@ -19,6 +19,7 @@ use fairtrial_exec::linux::{beneath, nameless};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, readlinkat, statat};
 use tar::{Builder, EntryType, Header};
 
+use crate::blobs::{BlobError, Fault};
 pub use cache::{CachedTree, TreeCache};
 
 /// The largest archive.
@@ -75,7 +76,22 @@ pub enum PackError {
     },
     /// The store of the blob.
     #[error(transparent)]
-    Blob(#[from] crate::blobs::BlobError),
+    Blob(#[from] BlobError),
+}
+
+impl PackError {
+    /// Whether there was no room, in the store or on this disk: then another node may do it (CL-27).
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Blob(error) => matches!(error.fault, Fault::Full(_)),
+            Self::Reading { source, .. } | Self::Cache { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            ),
+            _ => false,
+        }
+    }
 }
 
 /// Packs a directory into a nameless file in `scratch`; it stands at its start.

@@ -341,3 +341,19 @@ fn a_file_that_shrinks_or_grows_while_it_is_packed_is_told() {
         matches!(nowhere, PackError::Reading { source, .. } if source.kind() == io::ErrorKind::NotFound)
     );
 }
+
+/// CL-27
+#[test]
+fn no_room_is_told_from_what_is_wrong_with_a_tree() {
+    use rustix::io::Errno;
+    let cache = |errno: Errno| PackError::Cache {
+        path: "/cache".into(),
+        source: errno.into(),
+    };
+    let store = PackError::Blob(BlobError {
+        store: "s3://bucket".to_owned(),
+        fault: Fault::Full("quota".to_owned()),
+    });
+    assert!(cache(Errno::NOSPC).is_full() && cache(Errno::DQUOT).is_full() && store.is_full());
+    assert!(!cache(Errno::IO).is_full() && !PackError::Special("pipe".to_owned()).is_full());
+}
