@@ -9,6 +9,7 @@ mod dir;
 mod fault;
 mod http;
 mod kind;
+mod outgoing;
 mod place;
 mod s3;
 mod sweep;
@@ -119,7 +120,7 @@ impl BlobStore {
     /// # Errors
     /// They could not be stored.
     pub async fn put(&self, bytes: impl Into<Arc<[u8]>>) -> Result<Blob, BlobError> {
-        self.put_source(Source::Bytes(bytes.into())).await
+        self.put_source(Source::Bytes(bytes.into()), None).await
     }
 
     /// Stores all of a file, unless it is there already. Where its descriptor stands does not matter and is not
@@ -128,7 +129,7 @@ impl BlobStore {
     /// # Errors
     /// It could not be stored, or changed meanwhile.
     pub async fn put_file(&self, file: File) -> Result<Blob, BlobError> {
-        self.put_source(Source::File(Arc::new(file))).await
+        self.put_source(Source::File(Arc::new(file)), None).await
     }
 
     /// As [`put`](Self::put), and reads it back (CL-17): what this returns can be committed. What was there already and
@@ -137,7 +138,7 @@ impl BlobStore {
     /// # Errors
     /// It is not there, whole, when this returns.
     pub async fn keep(&self, bytes: impl Into<Arc<[u8]>>) -> Result<Blob, BlobError> {
-        self.keep_source(Source::Bytes(bytes.into())).await
+        self.keep_source(Source::Bytes(bytes.into()), None).await
     }
 
     /// As [`keep`](Self::keep), of a file.
@@ -145,12 +146,13 @@ impl BlobStore {
     /// # Errors
     /// It is not there, whole, when this returns.
     pub async fn keep_file(&self, file: File) -> Result<Blob, BlobError> {
-        self.keep_source(Source::File(Arc::new(file))).await
+        self.keep_source(Source::File(Arc::new(file)), None).await
     }
 
-    async fn put_source(&self, source: Source) -> Result<Blob, BlobError> {
+    /// Of a source whose blob may be known already.
+    async fn put_source(&self, source: Source, known: Option<Blob>) -> Result<Blob, BlobError> {
         self.run(move |kind| {
-            let blob = source.blob()?;
+            let blob = known.map_or_else(|| source.blob(), Ok)?;
             if !kind.is_kept(blob)? {
                 kind.put(blob, &source)?;
             }
@@ -159,9 +161,9 @@ impl BlobStore {
         .await
     }
 
-    async fn keep_source(&self, source: Source) -> Result<Blob, BlobError> {
+    async fn keep_source(&self, source: Source, known: Option<Blob>) -> Result<Blob, BlobError> {
         self.run(move |kind| {
-            let blob = source.blob()?;
+            let blob = known.map_or_else(|| source.blob(), Ok)?;
             if kind.is_kept(blob)? {
                 match verify(kind, blob) {
                     Err(Fault::Corrupt { .. } | Fault::Missing(_)) => (),

@@ -3,10 +3,28 @@
 //!
 //! Knows no study: queue, task key, weight and class are plain values. Never starts a process and never prints.
 
+mod answers;
 mod blobs;
+mod dispatch;
+pub mod envelope;
+mod hints;
+mod memory;
+mod names;
 mod pack;
+mod terms;
 
-pub use {
-    blobs::{BadDigest, BadStore, Blob, BlobError, BlobStore, Digest, Fault, Swept, patiently},
-    pack::{CachedTree, MOST_BYTES, PackError, TreeCache, pack},
+pub use answers::{
+    Announced, Cancelled, Committed, DeadLetter, Events, Kept, Leased, ListedQueue, Nodes, Opened,
+    Place, QueueCancelled, QueueStatus, Reaped, Released, Renewed, ServerStatus, StoredEvent,
+    Submitted,
+};
+pub use blobs::{BadDigest, BadStore, Blob, BlobError, BlobStore, Digest, Fault, Swept, patiently};
+pub use dispatch::{Answer, Dispatch, DispatchError};
+pub use hints::{Hint, Hints};
+pub use memory::MemoryDispatch;
+pub use names::{Agent, BadName, Class, Consumer, QueueName, StreamId, TaskId, Token};
+pub use pack::{CachedTree, MOST_BYTES, PackError, TreeCache, pack};
+pub use terms::{
+    Commit, Lease, MAX_ENVELOPE, MAX_RESULT, NODE_LOST_AFTER, NewEvent, Node, NodeState,
+    OWNER_DEAD_AFTER, Owner, Refusal, Release, Task, Terms, Verdicts,
 };

@@ -5,6 +5,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use fairtrial_exec::Body;
+
 use super::digest::{Blob, PIECE_BYTES, Tally};
 use super::fault::Fault;
 
@@ -14,12 +16,15 @@ pub(super) enum Source {
     Bytes(Arc<[u8]>),
     /// All of a file, wherever its descriptor stands.
     File(Arc<File>),
+    /// A value, perhaps mapped.
+    Value(Arc<Body>),
 }
 
 impl Source {
     pub(super) fn blob(&self) -> Result<Blob, Fault> {
         match self {
             Self::Bytes(bytes) => Ok(Blob::of(bytes)),
+            Self::Value(body) => Ok(Blob::of(body.bytes())),
             Self::File(file) => {
                 let from_start = FromStart { file, at: 0 };
                 Blob::read(from_start).map_err(|error| Fault::of_source(&error))
@@ -31,6 +36,7 @@ impl Source {
     pub(super) fn reader(&self, blob: Blob) -> Outgoing<'_> {
         let bytes: Box<dyn Read + '_> = match self {
             Self::Bytes(bytes) => Box::new(&**bytes),
+            Self::Value(body) => Box::new(body.bytes()),
             Self::File(file) => Box::new(FromStart { file, at: 0 }),
         };
         Outgoing {

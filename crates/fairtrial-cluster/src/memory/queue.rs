@@ -1,0 +1,492 @@
+//! A queue in memory: its operations as the table of the spec states them, step by step. Pure: the time is passed in.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde_json::json;
+
+use super::log::Log;
+use super::stream::{Pending, Stream};
+use crate::answers::{
+    Cancelled, Committed, DeadLetter, Leased, Place, QueueCancelled, Reaped, Released, Renewed,
+    Submitted,
+};
+use crate::hints::Hint;
+use crate::names::{Agent, Class, Consumer, QueueName, StreamId, TaskId, Token};
+use crate::terms::{Commit, Lease, Owner, Recorded, Refusal, Release, Task, Terms};
+
+/// Most entries that one operation touches.
+const BATCH: usize = 100;
+/// Parked entries that a lease looks at.
+const PARKED_SEEN: usize = 16;
+
+/// Whether a queue takes and gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Open,
+    Paused,
+    Cancelled,
+    Closed,
+}
+
+impl State {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Paused => "paused",
+            Self::Cancelled => "cancelled",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// A task that has no result yet.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) task: Task,
+    pub(super) entry: StreamId,
+    /// When it began to wait.
+    pub(super) since_ms: u64,
+    /// By agent's name: which life of it, of what kind, why.
+    refusals: BTreeMap<String, (String, Refusal, String)>,
+    /// The last error that an agent told.
+    pub(super) last_error: Option<String>,
+}
+
+/// A queue.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) name: QueueName,
+    pub(crate) owner: Option<Owner>,
+    /// When the owner last gave a sign.
+    pub(crate) seen_ms: u64,
+    pub(crate) state: State,
+    pub(crate) terms: Terms,
+    pub(crate) streams: HashMap<Class, Stream>,
+    pub(super) tasks: HashMap<TaskId, Record>,
+    pub(crate) results: HashMap<TaskId, Vec<u8>>,
+    pub(super) flagged: HashSet<TaskId>,
+    pub(crate) dead: Vec<DeadLetter>,
+    pub(crate) log: Log,
+    pub(crate) recorded: u64,
+    /// Hints to be sent; those with a name to that agent only.
+    pub(crate) hints: Vec<(Option<String>, Hint)>,
+}
+
+impl Queue {
+    pub(crate) fn new(name: QueueName, terms: Terms) -> Self {
+        Self {
+            name,
+            owner: None,
+            seen_ms: 0,
+            state: State::Open,
+            terms,
+            streams: Class::ALL.map(|class| (class, Stream::default())).into(),
+            tasks: HashMap::new(),
+            results: HashMap::new(),
+            flagged: HashSet::new(),
+            dead: Vec::new(),
+            log: Log::default(),
+            recorded: 0,
+            hints: Vec::new(),
+        }
+    }
+
+    pub(crate) fn submit(&mut self, now: u64, task: &Task) -> Submitted {
+        if matches!(self.state, State::Cancelled | State::Closed) {
+            return Submitted::Closed;
+        }
+        if self.results.contains_key(&task.id) {
+            return Submitted::Done;
+        }
+        if self.tasks.contains_key(&task.id) {
+            if self.place(&task.id) == Place::Missing {
+                self.add_anew(now, &task.id);
+            }
+            return Submitted::Dup;
+        }
+        if (self.tasks.len() + self.results.len()) as u64 >= self.terms.max_queue {
+            return Submitted::Full;
+        }
+        let entry = self.stream(task.class).add(now, task.id.clone());
+        let record = Record {
+            task: task.clone(),
+            entry,
+            since_ms: now,
+            refusals: BTreeMap::new(),
+            last_error: None,
+        };
+        self.tasks.insert(task.id.clone(), record);
+        self.log
+            .add(now, "submit", Some(&task.id), None, String::new());
+        self.wake(task.class);
+        Submitted::Ok
+    }
+
+    pub(crate) fn lease(&mut self, now: u64, class: Class, consumer: &Consumer) -> Leased {
+        if let Some(leased) = self.held(now, class, consumer) {
+            return leased;
+        }
+        let leased: usize = self.streams.values().map(Stream::leased).sum();
+        let full = self
+            .terms
+            .max_inflight
+            .is_some_and(|most| leased as u64 >= most);
+        if self.state != State::Open || full {
+            return Leased::Empty;
+        }
+        for _ in 0..BATCH {
+            let parked = self.parked_for(class, &consumer.agent);
+            let Some(entry) = parked.or_else(|| self.stream(class).read()) else {
+                return Leased::Empty;
+            };
+            let Some(id) = self.stream(class).entries.get(&entry).cloned() else {
+                self.restore(now, class, entry);
+                continue;
+            };
+            let Some(record) = self.tasks.get(&id) else {
+                self.stream(class).remove(entry);
+                continue;
+            };
+            let waited = now.saturating_sub(record.since_ms);
+            if record
+                .task
+                .queue_timeout
+                .is_some_and(|most| u128::from(waited) > most.as_millis())
+            {
+                let reason = format!("waited {waited} ms for a slot");
+                self.record(now, &id, Recorded::QueueTimeout, &reason);
+                continue;
+            }
+            let stream = self.stream(class);
+            let delivery = stream
+                .pending
+                .get(&entry)
+                .map_or(0, |pending| pending.delivery)
+                + 1;
+            let holder = Some(consumer.clone());
+            stream.pending.insert(
+                entry,
+                Pending {
+                    holder,
+                    at_ms: now,
+                    delivery,
+                },
+            );
+            let data = json!({ "delivery": delivery }).to_string();
+            self.log.add(
+                now,
+                "call.leased",
+                Some(&id),
+                Some(consumer.agent.name()),
+                data,
+            );
+            return self.leased(class, &id, Token { entry, delivery }, consumer);
+        }
+        Leased::Empty
+    }
+
+    pub(crate) fn renew(&mut self, now: u64, lease: &Lease) -> Renewed {
+        if !self.owns(lease) {
+            return Renewed::Lost;
+        }
+        let cancelled = self.state == State::Cancelled || self.flagged.contains(&lease.task);
+        let stream = self.stream(lease.class);
+        // As with the server, whose XCLAIM would drop a deleted entry: that one is left for reap.
+        if stream.entries.contains_key(&lease.token.entry)
+            && let Some(pending) = stream.pending.get_mut(&lease.token.entry)
+        {
+            pending.at_ms = now;
+        }
+        if cancelled {
+            Renewed::Cancel
+        } else {
+            Renewed::Ok
+        }
+    }
+
+    pub(crate) fn commit(&mut self, now: u64, commit: &Commit) -> Committed {
+        let lease = &commit.lease;
+        if let Some(stored) = self.results.get(&lease.task).cloned() {
+            if self.owns(lease) {
+                self.stream(lease.class).remove(lease.token.entry);
+            }
+            return Committed::Duplicate { stored };
+        }
+        if !self.tasks.contains_key(&lease.task) {
+            return Committed::Unknown;
+        }
+        if !self.owns(lease) {
+            return Committed::Fenced;
+        }
+        for event in &commit.events {
+            self.log.push(now, event.clone());
+        }
+        let agent = Some(lease.consumer.agent.name());
+        self.finish(
+            now,
+            &lease.task,
+            commit.result.clone(),
+            agent,
+            commit.complete.clone(),
+        );
+        Committed::Committed
+    }
+
+    pub(crate) fn release(&mut self, now: u64, lease: &Lease, release: &Release) -> Released {
+        let agent = &lease.consumer.agent;
+        let Some(record) = self.tasks.get_mut(&lease.task) else {
+            return Released::Lost;
+        };
+        let held = self.streams[&lease.class].holder(lease.token.entry);
+        if held != Some((&lease.consumer, lease.token.delivery))
+            || record.entry != lease.token.entry
+        {
+            return Released::Lost;
+        }
+        let mut delivery = lease.token.delivery;
+        let (name, reason) = match release {
+            Release::Refused { refusal, reason } => {
+                let why = (agent.nonce().to_owned(), *refusal, reason.clone());
+                record.refusals.insert(agent.name().to_owned(), why);
+                delivery -= 1;
+                ("call.refused", reason)
+            }
+            Release::Uncounted { reason } => {
+                record.since_ms = now;
+                delivery -= 1;
+                ("call.requeued", reason)
+            }
+            Release::Counted { reason } => {
+                record.since_ms = now;
+                record.last_error = Some(reason.clone());
+                if delivery >= self.terms.max_deliver {
+                    self.bury(now, &lease.task, &lease.consumer, delivery);
+                    return Released::Dead;
+                }
+                ("call.requeued", reason)
+            }
+        };
+        self.park(now, &lease.task, delivery, (name, agent.name(), reason));
+        Released::Released
+    }
+
+    pub(crate) fn reap(
+        &mut self,
+        now: u64,
+        class: Class,
+        live: &[Agent],
+        from: Option<StreamId>,
+    ) -> Reaped {
+        let mut reaped = Reaped::default();
+        let from = from.unwrap_or_default();
+        let page: Vec<(StreamId, Pending)> = (self.streams[&class].pending.range(from..))
+            .take(BATCH)
+            .map(|(id, pending)| (*id, pending.clone()))
+            .collect();
+        if page.len() == BATCH {
+            reaped.next = page.last().map(|(id, _)| StreamId {
+                ms: id.ms,
+                seq: id.seq + 1,
+            });
+        }
+        for (entry, pending) in page {
+            let idle = u128::from(now.saturating_sub(pending.at_ms));
+            if pending.holder.is_some() && idle < self.terms.lease.as_millis() {
+                continue;
+            }
+            let Some(id) = self.stream(class).entries.get(&entry).cloned() else {
+                reaped.anew += u32::from(self.restore(now, class, entry));
+                continue;
+            };
+            let Some(record) = self.tasks.get(&id) else {
+                self.stream(class).remove(entry);
+                reaped.stale += 1;
+                continue;
+            };
+            let Some(holder) = pending.holder else {
+                if let Some((verdict, reason)) = refused_by_all(record, live) {
+                    self.record(now, &id, verdict, &reason);
+                    reaped.refused += 1;
+                }
+                continue;
+            };
+            if pending.delivery >= self.terms.max_deliver && !self.is_cancelled(&id) {
+                self.bury(now, &id, &holder, pending.delivery);
+                reaped.dead += 1;
+                continue;
+            }
+            let event = ("call.requeued", holder.agent.name(), "its lease expired");
+            let parked = self.park(now, &id, pending.delivery, event);
+            *(if parked {
+                &mut reaped.parked
+            } else {
+                &mut reaped.cancelled
+            }) += 1;
+        }
+        reaped
+    }
+
+    pub(crate) fn cancel(&mut self, now: u64, id: &TaskId) -> Cancelled {
+        if self.results.contains_key(id) {
+            return Cancelled::Done;
+        }
+        let Some(record) = self.tasks.get(id) else {
+            return Cancelled::Unknown;
+        };
+        let holder = self.streams[&record.task.class].holder(record.entry);
+        if let Some((holder, _)) = holder {
+            let (queue, task) = (self.name.clone(), Some(id.clone()));
+            self.hints.push((
+                Some(holder.agent.name().to_owned()),
+                Hint::Cancel { queue, task },
+            ));
+            self.flagged.insert(id.clone());
+            return Cancelled::Signalled;
+        }
+        self.record(now, id, Recorded::Cancelled, "cancelled before it started");
+        Cancelled::Removed
+    }
+
+    pub(crate) fn cancel_all(&mut self, now: u64) -> QueueCancelled {
+        if self.state != State::Cancelled {
+            self.state = State::Cancelled;
+            self.log
+                .add(now, "queue.cancelled", None, None, String::new());
+        }
+        let holders = self
+            .streams
+            .values()
+            .flat_map(|stream| stream.pending.values());
+        for holder in holders.filter_map(|pending| pending.holder.as_ref()) {
+            let hint = Hint::Cancel {
+                queue: self.name.clone(),
+                task: None,
+            };
+            self.hints
+                .push((Some(holder.agent.name().to_owned()), hint));
+        }
+        let entries = self.streams.values().flat_map(|stream| {
+            let waiting = stream.parked().chain(stream.unread());
+            waiting.filter_map(|id| stream.entries.get(&id).cloned())
+        });
+        let batch: Vec<TaskId> = entries.take(BATCH).collect();
+        for id in &batch {
+            self.record(now, id, Recorded::Cancelled, "its queue was cancelled");
+        }
+        QueueCancelled {
+            recorded: batch.len() as u32,
+            more: batch.len() == BATCH,
+        }
+    }
+
+    pub(crate) fn place(&self, id: &TaskId) -> Place {
+        if self.results.contains_key(id) {
+            return Place::Done;
+        }
+        let Some(record) = self.tasks.get(id) else {
+            return Place::Missing;
+        };
+        let stream = &self.streams[&record.task.class];
+        if stream.holder(record.entry).is_some() {
+            Place::Leased
+        } else if stream.entries.contains_key(&record.entry) {
+            Place::Queued
+        } else {
+            Place::Missing
+        }
+    }
+
+    /// What this slot holds already: its reply was lost.
+    fn held(&mut self, now: u64, class: Class, consumer: &Consumer) -> Option<Leased> {
+        let stream = self.stream(class);
+        let (entry, pending) = (stream.pending.iter_mut())
+            .find(|(_, pending)| pending.holder.as_ref() == Some(consumer))?;
+        let token = Token {
+            entry: *entry,
+            delivery: pending.delivery,
+        };
+        let Some(id) = stream.entries.get(entry).cloned() else {
+            self.restore(now, class, token.entry);
+            return None;
+        };
+        pending.at_ms = now;
+        if !self.tasks.contains_key(&id) {
+            self.stream(class).remove(token.entry);
+            return None;
+        }
+        Some(self.leased(class, &id, token, consumer))
+    }
+
+    fn leased(&self, class: Class, id: &TaskId, token: Token, consumer: &Consumer) -> Leased {
+        Leased::Task {
+            lease: Lease {
+                queue: self.name.clone(),
+                class,
+                task: id.clone(),
+                token,
+                consumer: consumer.clone(),
+            },
+            envelope: self.tasks[id].task.envelope.clone(),
+            renew_within: self.terms.lease,
+        }
+    }
+
+    /// The oldest parked entry that this life of an agent did not refuse.
+    fn parked_for(&self, class: Class, agent: &Agent) -> Option<StreamId> {
+        let stream = &self.streams[&class];
+        let refused = |entry: &StreamId| {
+            let record = stream.entries.get(entry).and_then(|id| self.tasks.get(id));
+            record.is_some_and(|record| has_refused(record, agent))
+        };
+        stream
+            .parked()
+            .take(PARKED_SEEN)
+            .find(|entry| !refused(entry))
+    }
+
+    pub(super) fn is_cancelled(&self, id: &TaskId) -> bool {
+        self.state == State::Cancelled || self.flagged.contains(id)
+    }
+
+    fn owns(&self, lease: &Lease) -> bool {
+        let holder = self.streams[&lease.class].holder(lease.token.entry);
+        holder == Some((&lease.consumer, lease.token.delivery))
+    }
+
+    pub(super) fn wake(&mut self, class: Class) {
+        let queue = self.name.clone();
+        self.hints.push((None, Hint::Wake { class, queue }));
+    }
+
+    pub(super) fn stream(&mut self, class: Class) -> &mut Stream {
+        self.streams
+            .get_mut(&class)
+            .expect("each class has a stream")
+    }
+}
+
+fn has_refused(record: &Record, agent: &Agent) -> bool {
+    let refusal = record.refusals.get(agent.name());
+    refusal.is_some_and(|(nonce, ..)| nonce == agent.nonce())
+}
+
+/// What is recorded of a task that every live agent has refused (CL-22, CL-23).
+fn refused_by_all(record: &Record, live: &[Agent]) -> Option<(Recorded, String)> {
+    if live.is_empty() || !live.iter().all(|agent| has_refused(record, agent)) {
+        return None;
+    }
+    let reasons = record
+        .refusals
+        .iter()
+        .map(|(name, (_, _, reason))| format!("{name}: {reason}"));
+    let setup = record
+        .refusals
+        .values()
+        .any(|(_, refusal, _)| *refusal == Refusal::Setup);
+    let verdict = if setup {
+        Recorded::SetupFailed
+    } else {
+        Recorded::Invalid
+    };
+    Some((verdict, reasons.collect::<Vec<_>>().join("; ")))
+}
