@@ -9,6 +9,7 @@ mod dir;
 mod fault;
 mod http;
 mod kind;
+mod outgoing;
 mod place;
 mod s3;
 mod sweep;
@@ -27,7 +28,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairtrial_exec::Body;
 use fairtrial_exec::linux::nameless;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -122,7 +122,7 @@ impl BlobStore {
     /// # Errors
     /// They could not be stored.
     pub async fn put(&self, bytes: impl Into<Arc<[u8]>>) -> Result<Blob, BlobError> {
-        self.put_source(Source::Bytes(bytes.into())).await
+        self.put_source(Source::Bytes(bytes.into()), None).await
     }
 
     /// Stores all of a file, unless it is there already. Where its descriptor stands does not matter and is not
@@ -131,7 +131,7 @@ impl BlobStore {
     /// # Errors
     /// It could not be stored, or changed meanwhile.
     pub async fn put_file(&self, file: File) -> Result<Blob, BlobError> {
-        self.put_source(Source::File(Arc::new(file))).await
+        self.put_source(Source::File(Arc::new(file)), None).await
     }
 
     /// As [`put`](Self::put), and reads it back (CL-17): what this returns can be committed. What was there already and
@@ -140,28 +140,21 @@ impl BlobStore {
     /// # Errors
     /// It is not there, whole, when this returns.
     pub async fn keep(&self, bytes: impl Into<Arc<[u8]>>) -> Result<Blob, BlobError> {
-        self.keep_source(Source::Bytes(bytes.into())).await
+        self.keep_source(Source::Bytes(bytes.into()), None).await
     }
 
     /// As [`keep`](Self::keep), of a file.
     ///
     /// # Errors
     /// It is not there, whole, when this returns.
-    pub async fn keep_file(&self, file: impl Into<Arc<File>>) -> Result<Blob, BlobError> {
-        self.keep_source(Source::File(file.into())).await
+    pub async fn keep_file(&self, file: File) -> Result<Blob, BlobError> {
+        self.keep_source(Source::File(Arc::new(file)), None).await
     }
 
-    /// As [`keep`](Self::keep), of a value, which is not copied first.
-    ///
-    /// # Errors
-    /// It is not there, whole, when this returns.
-    pub async fn keep_value(&self, value: Arc<Body>) -> Result<Blob, BlobError> {
-        self.keep_source(Source::Value(value)).await
-    }
-
-    async fn put_source(&self, source: Source) -> Result<Blob, BlobError> {
+    /// Of a source whose blob may be known already.
+    async fn put_source(&self, source: Source, known: Option<Blob>) -> Result<Blob, BlobError> {
         self.run(move |kind| {
-            let blob = source.blob()?;
+            let blob = known.map_or_else(|| source.blob(), Ok)?;
             if !kind.is_kept(blob)? {
                 kind.put(blob, &source)?;
             }
@@ -170,9 +163,9 @@ impl BlobStore {
         .await
     }
 
-    async fn keep_source(&self, source: Source) -> Result<Blob, BlobError> {
+    async fn keep_source(&self, source: Source, known: Option<Blob>) -> Result<Blob, BlobError> {
         self.run(move |kind| {
-            let blob = source.blob()?;
+            let blob = known.map_or_else(|| source.blob(), Ok)?;
             if kind.is_kept(blob)? {
                 match verify(kind, blob) {
                     Err(Fault::Corrupt { .. } | Fault::Missing(_)) => (),
@@ -234,7 +227,8 @@ impl BlobStore {
     pub async fn get_into(&self, blob: Blob, file: BorrowedFd<'_>) -> Result<(), BlobError> {
         let file = file.try_clone_to_owned().map(File::from);
         self.run(move |kind| {
-            let failed = |error| Fault::of_file("cannot write a copy into", Path::new("memory"), &error);
+            let failed =
+                |error| Fault::of_file("cannot write a copy into", Path::new("a value's file"), &error);
             let file = file.as_ref().map_err(|error| failed(io::Error::from(error.kind())))?;
             let mut at = 0;
             receive(kind.open(blob)?, blob, |piece| {

@@ -26,8 +26,6 @@ use crate::pack::TreeCache;
 use crate::terms::{Node, NodeState};
 use rounds::Rounds;
 
-pub(crate) use trial::put;
-
 /// How an agent is set up.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {

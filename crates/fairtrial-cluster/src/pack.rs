@@ -13,12 +13,14 @@ mod unpack;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use fairtrial_exec::linux::{beneath, nameless};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, readlinkat, statat};
 use tar::{Builder, EntryType, Header};
 
+use crate::blobs::{BlobError, Fault};
 pub use cache::{CachedTree, TreeCache};
 
 /// The largest archive.
@@ -75,7 +77,22 @@ pub enum PackError {
     },
     /// The store of the blob.
     #[error(transparent)]
-    Blob(#[from] crate::blobs::BlobError),
+    Blob(#[from] BlobError),
+}
+
+impl PackError {
+    /// Whether there was no room, in the store or on this disk: then another node may do it (CL-27).
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Blob(error) => matches!(error.fault, Fault::Full(_)),
+            Self::Reading { source, .. } | Self::Cache { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            ),
+            _ => false,
+        }
+    }
 }
 
 /// Packs a directory into a nameless file in `scratch`; it stands at its start.
@@ -88,7 +105,7 @@ pub fn pack(root: &Path, scratch: &Path) -> Result<File, PackError> {
         move |source| PackError::Reading { path, source }
     };
     let from = File::open(root).map_err(reading(root))?;
-    let mut paths = fairtrial_exec::list(root, |_| false).map_err(reading(root))?;
+    let mut paths = listed(root).map_err(reading(root))?;
     paths.sort_unstable();
     let file = File::open(scratch)
         .and_then(nameless::create)
@@ -106,6 +123,43 @@ pub fn pack(root: &Path, scratch: &Path) -> Result<File, PackError> {
     let mut file = ended.map_err(|error| Failed::Io(error).about(root, b""))?;
     file.rewind().map_err(reading(scratch))?;
     Ok(file)
+}
+
+/// What is packed of a directory: all but what others made of it (caches, environments, repositories) and the directories
+/// of our own studies and evaluations, which change while they are written.
+fn listed(root: &Path) -> io::Result<Vec<Vec<u8>>> {
+    fairtrial_exec::list(root, |path| {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        let made = [&b"__pycache__"[..], b"node_modules"].contains(&name) || name.starts_with(b".");
+        let here = root.join(std::ffi::OsStr::from_bytes(path));
+        made || ["journal.sqlite", "evaluation.json"].iter().any(|own| here.join(own).exists())
+    })
+}
+
+/// What a directory looks like from outside: as long as that is the same, it is not packed again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Signature(Vec<(Vec<u8>, u64, i64, i64, u64)>);
+
+impl Signature {
+    /// That of a directory now.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn of(root: &Path) -> Result<Self, PackError> {
+        let reading = |source| PackError::Reading {
+            path: root.display().to_string(),
+            source,
+        };
+        let mut seen = Vec::new();
+        for path in listed(root).map_err(reading)? {
+            let metadata = root.join(std::ffi::OsStr::from_bytes(&path)).symlink_metadata();
+            let metadata = metadata.map_err(reading)?;
+            let (size, inode) = (metadata.size(), metadata.ino());
+            seen.push((path, size, metadata.mtime(), metadata.mtime_nsec(), inode));
+        }
+        seen.sort_unstable();
+        Ok(Self(seen))
+    }
 }
 
 /// What went wrong with one entry.
@@ -176,6 +230,8 @@ fn append(archive: &mut Builder<impl Write>, root: &File, path: &[u8]) -> Result
             let mut header = header(EntryType::Directory, 0, 0o755);
             Ok(archive.append_data(&mut header, name_in_archive, io::empty())?)
         }
+        // Sockets and pipes of whoever works there: nothing is imported from them.
+        FileType::Socket | FileType::Fifo => Ok(()),
         _ => Err(Failed::Special),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +12,11 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{ClusterConfig, Command};
 use crate::answers::{Kept, Opened};
-use crate::blobs::BlobStore;
+use crate::blobs::{Blob, BlobStore};
 use crate::dispatch::{Dispatch, DispatchError};
 use crate::jitter::{Backoff, jittered, nonce};
 use crate::names::{StreamId, TaskId};
+use crate::pack::Signature;
 use crate::terms::{OWNER_DEAD_AFTER, Owner, Task, Terms};
 
 /// Everything outstanding is looked for this often, whatever events say (CL-58).
@@ -30,6 +32,8 @@ pub(super) struct Coordinator<D> {
     observers: Arc<Observers>,
     owner: Owner,
     pub(super) state: RefCell<State>,
+    /// Directories that are in the store, as they were then.
+    pub(super) packed: RefCell<HashMap<PathBuf, Packed>>,
     /// Something was submitted, answered or cancelled.
     pub(super) changed: Notify,
     /// Results may be there.
@@ -54,6 +58,16 @@ pub(super) struct State {
     pub(super) to_cancel: Vec<TaskId>,
     /// Results that were given out and can be dropped, oldest first.
     pub(super) delivered: VecDeque<TaskId>,
+}
+
+/// A directory in the store.
+#[derive(Clone)]
+pub(super) struct Packed {
+    /// As it was.
+    pub(super) signature: Signature,
+    pub(super) blob: Blob,
+    /// When that was found.
+    pub(super) looked: Instant,
 }
 
 /// A call on its way to being a task.
@@ -103,6 +117,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 nonce: nonce(),
             },
             state: RefCell::default(),
+            packed: RefCell::default(),
             changed: Notify::new(),
             results: Notify::new(),
             opened: Cell::new(None),

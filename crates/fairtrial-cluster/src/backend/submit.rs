@@ -1,15 +1,16 @@
 //! From a call to a task, and its cancellation.
 
 use std::fs::File;
+use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairtrial_exec::{
     Answer, Arguments, Call, CallId, Captured, EngineError, ErrorReport, InForce, InvalidCall,
     Metrics, Outcome, Verdict, Work,
 };
 
-use super::coordinator::{Coordinator, Outstanding, Preparing};
+use super::coordinator::{Coordinator, Outstanding, Packed, Preparing};
 use super::{OnFull, Submission};
 use crate::answers::{Cancelled, Submitted};
 use crate::blobs::{Blob, BlobError, BlobStore};
@@ -17,8 +18,11 @@ use crate::dispatch::{Dispatch, DispatchError};
 use crate::envelope::{Outgoing, OutgoingBody, PackedParts, SealedTask, TaskEnvelope};
 use crate::jitter::{Backoff, nonce};
 use crate::names::TaskId;
-use crate::pack::pack;
+use crate::pack::{PackError, Signature, pack};
 use crate::terms::Task;
+
+/// A directory that was looked at is taken to be as it was for so long.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl<D: Dispatch + 'static> Coordinator<D> {
     /// Takes a call on its way.
@@ -52,10 +56,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         let mut parts = PackedParts::default();
         if let Some(terms) = call.python() {
             for directory in &terms.python_path {
-                let packed = pack(directory, &std::env::temp_dir());
-                let packed = packed.map_err(|error| refused("python_path", &error))?;
-                let store = self.store("python_path")?;
-                parts.path.push(store.put_file(packed).await.map_err(store_failed)?);
+                parts.path.push(self.packed(directory).await?);
             }
         }
         if let Some(file) = arguments_in_file(call)? {
@@ -90,9 +91,40 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         })
     }
 
+    /// A directory in the store; packed again only if something in it changed.
+    async fn packed(&self, directory: &Path) -> Result<Blob, EngineError> {
+        let refuse = |error: PackError| refused("python_path", &error);
+        let known = self.packed.borrow().get(directory).cloned();
+        if let Some(packed) = &known
+            && packed.looked.elapsed() < LOOK_AGAIN
+        {
+            return Ok(packed.blob);
+        }
+        let looked = Instant::now();
+        let signature = Signature::of(directory).map_err(refuse)?;
+        if let Some(packed) = known
+            && packed.signature == signature
+        {
+            let blob = packed.blob;
+            let packed = Packed { looked, ..packed };
+            self.packed.borrow_mut().insert(directory.to_owned(), packed);
+            return Ok(blob);
+        }
+        let store = self.store("python_path")?;
+        let packed = pack(directory, &std::env::temp_dir()).map_err(refuse)?;
+        let blob = store.put_file(packed).await.map_err(store_failed)?;
+        let packed = Packed {
+            signature,
+            blob,
+            looked,
+        };
+        self.packed.borrow_mut().insert(directory.to_owned(), packed);
+        Ok(blob)
+    }
+
     async fn put(&self, piece: Outgoing) -> Result<(), EngineError> {
         let store = self.store("call")?;
-        crate::node::put(store, piece).await.map_err(store_failed)
+        store.put_outgoing(piece).await.map(drop).map_err(store_failed)
     }
 
     fn store(&self, field: &str) -> Result<&BlobStore, EngineError> {

@@ -16,7 +16,7 @@ pub(super) enum Source {
     Bytes(Arc<[u8]>),
     /// All of a file, wherever its descriptor stands.
     File(Arc<File>),
-    /// A value, perhaps mapped: it is not copied into memory.
+    /// A value, perhaps mapped.
     Value(Arc<Body>),
 }
 
@@ -24,7 +24,7 @@ impl Source {
     pub(super) fn blob(&self) -> Result<Blob, Fault> {
         match self {
             Self::Bytes(bytes) => Ok(Blob::of(bytes)),
-            Self::Value(value) => Ok(Blob::of(value.bytes())),
+            Self::Value(body) => Ok(Blob::of(body.bytes())),
             Self::File(file) => {
                 let from_start = FromStart { file, at: 0 };
                 Blob::read(from_start).map_err(|error| Fault::of_source(&error))
@@ -36,7 +36,7 @@ impl Source {
     pub(super) fn reader(&self, blob: Blob) -> Outgoing<'_> {
         let bytes: Box<dyn Read + '_> = match self {
             Self::Bytes(bytes) => Box::new(&**bytes),
-            Self::Value(value) => Box::new(value.bytes()),
+            Self::Value(body) => Box::new(body.bytes()),
             Self::File(file) => Box::new(FromStart { file, at: 0 }),
         };
         Outgoing {

@@ -6,11 +6,11 @@
 
 mod connector;
 
-use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
@@ -170,7 +170,7 @@ impl Kind for S3 {
         Ok(Box::new(Incoming {
             stream: got.into_stream(),
             runtime,
-            piece: VecDeque::new(),
+            piece: Bytes::new(),
         }))
     }
 
@@ -283,19 +283,21 @@ fn check_endpoint(endpoint: &str, allow_http: bool) -> Result<bool, String> {
 
 /// A blob as it comes, driven by whoever reads it.
 struct Incoming {
-    stream: BoxStream<'static, object_store::Result<bytes::Bytes>>,
+    stream: BoxStream<'static, object_store::Result<Bytes>>,
     runtime: Runtime,
-    piece: VecDeque<u8>,
+    piece: Bytes,
 }
 
 impl Read for Incoming {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.piece.is_empty() {
             match self.runtime.block_on(self.stream.next()) {
-                Some(piece) => self.piece = Vec::from(piece.map_err(io::Error::other)?).into(),
+                Some(piece) => self.piece = piece.map_err(io::Error::other)?,
                 None => return Ok(0),
             }
         }
-        self.piece.read(buffer)
+        let most = buffer.len().min(self.piece.len());
+        buffer[..most].copy_from_slice(&self.piece.split_to(most));
+        Ok(most)
     }
 }

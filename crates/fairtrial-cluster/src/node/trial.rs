@@ -13,10 +13,10 @@ use tokio::sync::Notify;
 
 use super::slot::Held;
 use super::{NodeAgent, Stop};
-use crate::blobs::{Blob, BlobError, BlobStore, Digest, Fault, patiently};
+use crate::blobs::{Blob, BlobError, Digest, Fault, patiently};
 use crate::dispatch::Dispatch;
 use crate::envelope::{
-    BlobUse, ErrorCode, Outgoing, OutgoingBody, ResultEnvelope, TaskEnvelope, TaskError,
+    BlobUse, ErrorCode, ResultEnvelope, TaskEnvelope, TaskError,
     UnreadableTask,
 };
 use crate::pack::CachedTree;
@@ -248,7 +248,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 };
                 return Ran::Committable(self.error(held, error));
             };
-            if let Err(error) = put(store, piece).await {
+            if let Err(error) = store.keep_outgoing(piece).await {
                 return self.store_failed(&error.to_string());
             }
         }
@@ -257,15 +257,6 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             events: vec![started],
             complete,
         })
-    }
-}
-
-/// Stores a blob and reads it back.
-pub(crate) async fn put(store: &BlobStore, piece: Outgoing) -> Result<(), BlobError> {
-    match piece.body {
-        OutgoingBody::Bytes(bytes) => store.keep(bytes).await.map(drop),
-        OutgoingBody::File(file) => store.keep_file(file).await.map(drop),
-        OutgoingBody::Value(body) => store.keep_value(body).await.map(drop),
     }
 }
 

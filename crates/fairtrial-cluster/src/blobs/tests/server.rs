@@ -194,8 +194,12 @@ impl Shared {
             self.fresh.fetch_add(1, Ordering::Relaxed)
         ));
         let mut body = reader.take(head.length());
-        io::copy(&mut body, &mut File::create(&path)?)?;
-        Ok(path)
+        let came = io::copy(&mut body, &mut File::create(&path)?)?;
+        // Half a body is no blob.
+        match came == head.length() {
+            true => Ok(path),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
     }
 
     fn plain(
