@@ -106,14 +106,18 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 }
                 Err(error) => {
                     self.missed(error);
-                    let mut state = self.state.borrow_mut();
-                    asked.into_iter().rev().for_each(|task| state.ended.push_front(task));
-                    kept.into_iter().rev().for_each(|task| state.delivered.push_front(task));
-                    drop(state);
+                    self.put_back(asked, kept);
                     tokio::time::sleep(backoff.next()).await;
                 }
             }
         }
+    }
+
+    /// They were not fetched, or not dropped.
+    fn put_back(&self, asked: Vec<TaskId>, kept: Vec<TaskId>) {
+        let mut state = self.state.borrow_mut();
+        asked.into_iter().rev().for_each(|task| state.ended.push_front(task));
+        kept.into_iter().rev().for_each(|task| state.delivered.push_front(task));
     }
 
     /// Results that nobody can ask for again: in a queue without a name all that were given out; in a named one all but

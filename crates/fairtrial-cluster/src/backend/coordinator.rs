@@ -139,7 +139,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         let mut abandoned = false;
         loop {
             let idle = self.is_idle();
-            if (!ending.is_empty() && idle) || (abandoned && idle) {
+            if idle && (abandoned || !ending.is_empty()) {
                 break;
             }
             let overdue = async {

@@ -140,18 +140,17 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         let mut for_room = Backoff::between(Duration::from_millis(10), Duration::from_secs(1));
         loop {
             let changed = self.changed.notified();
-            match self.state.borrow().preparing.get(&call) {
-                Some(preparing) if preparing.cancelled => {}
-                Some(_) if self.opened.get().is_none() => {
-                    changed.await;
-                    continue;
-                }
-                Some(_) => {}
+            let is_cancelled = match self.state.borrow().preparing.get(&call) {
+                Some(preparing) => preparing.cancelled,
                 None => return Ok(()), // given up
-            }
-            if self.state.borrow().preparing.get(&call).is_some_and(|it| it.cancelled) {
+            };
+            if is_cancelled {
                 self.end_early(call, Ok(cancelled()));
                 return Ok(());
+            }
+            if self.opened.get().is_none() {
+                changed.await;
+                continue;
             }
             match self.dispatch.submit(&self.config.queue, &task).await {
                 Ok(Submitted::Ok | Submitted::Dup) => {
