@@ -63,7 +63,9 @@ impl AnyBackend {
             python: None,
         };
         let dispatch = cluster::dispatch(OPTION, &url)?;
-        Ok(Self::Redis(Box::new(ClusterBackend::new(dispatch, store, settings))))
+        Ok(Self::Redis(Box::new(ClusterBackend::new(
+            dispatch, store, settings,
+        ))))
     }
 
     /// As records name it: never with a password.
@@ -73,7 +75,10 @@ impl AnyBackend {
             Some(given) => {
                 let url = cluster::url(OPTION, given)?;
                 let (scheme, _) = url.split_once("://").ok_or_else(|| {
-                    Failure::usage(OPTION, "is no URL; write for example redis://127.0.0.1:6379")
+                    Failure::usage(
+                        OPTION,
+                        "is no URL; write for example redis://127.0.0.1:6379",
+                    )
                 })?;
                 Ok(scheme.to_owned())
             }

@@ -44,8 +44,12 @@ pub(crate) fn store(
         Some(url) => {
             let env: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
             let store = BlobStore::open(url, &env);
-            store.map(Some).map_err(|error| Failure::usage(option, error))
+            store
+                .map(Some)
+                .map_err(|error| Failure::usage(option, error))
         }
-        None => Ok(config.cache_dir().map(|cache| BlobStore::on_this_host(&cache))),
+        None => Ok(config
+            .cache_dir()
+            .map(|cache| BlobStore::on_this_host(&cache))),
     }
 }

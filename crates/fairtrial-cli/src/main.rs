@@ -1,7 +1,7 @@
 //! The `fairtrial` command: parse, run, show the error, exit. The only crate that prints; holds no engine logic.
 
-mod args;
 mod any_backend;
+mod args;
 mod call_json;
 mod cluster;
 mod commands;

@@ -227,9 +227,16 @@ impl BlobStore {
     pub async fn get_into(&self, blob: Blob, file: BorrowedFd<'_>) -> Result<(), BlobError> {
         let file = file.try_clone_to_owned().map(File::from);
         self.run(move |kind| {
-            let failed =
-                |error| Fault::of_file("cannot write a copy into", Path::new("a value's file"), &error);
-            let file = file.as_ref().map_err(|error| failed(io::Error::from(error.kind())))?;
+            let failed = |error| {
+                Fault::of_file(
+                    "cannot write a copy into",
+                    Path::new("a value's file"),
+                    &error,
+                )
+            };
+            let file = file
+                .as_ref()
+                .map_err(|error| failed(io::Error::from(error.kind())))?;
             let mut at = 0;
             receive(kind.open(blob)?, blob, |piece| {
                 file.write_all_at(piece, at).map_err(failed)?;

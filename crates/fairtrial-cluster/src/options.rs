@@ -57,10 +57,20 @@ pub struct BadOption {
 }
 
 /// The keys that the connection itself takes.
-const CONNECTION: [&str; 8] = ["ca", "cert", "key", "insecure", "db", "user", "pass", "protocol"];
+const CONNECTION: [&str; 8] = [
+    "ca", "cert", "key", "insecure", "db", "user", "pass", "protocol",
+];
 /// Ours.
 const KEYS: [&str; 9] = [
-    "queue", "cls", "weight", "max_queue", "max_inflight", "blobs", "on_full", "server_timeout", "lease",
+    "queue",
+    "cls",
+    "weight",
+    "max_queue",
+    "max_inflight",
+    "blobs",
+    "on_full",
+    "server_timeout",
+    "lease",
 ];
 
 impl Options {
@@ -133,11 +143,22 @@ mod tests {
                    server_timeout=5s&lease=9s&insecure=1&blobs=file%3A%2F%2F%2Fshared";
         let options = Options::from_url(url).unwrap();
         assert_eq!(options.queue.unwrap().as_str(), "q");
-        assert_eq!((options.class, options.weight, options.max_queue), (Class::Timing, 3, 7));
-        assert_eq!((options.max_inflight, options.on_full), (Some(2), OnFull::Error));
+        assert_eq!(
+            (options.class, options.weight, options.max_queue),
+            (Class::Timing, 3, 7)
+        );
+        assert_eq!(
+            (options.max_inflight, options.on_full),
+            (Some(2), OnFull::Error)
+        );
         assert_eq!(options.server_timeout, Duration::from_secs(5));
         assert_eq!(options.blobs.as_deref(), Some("file:///shared"));
-        for (query, key) in [("maxqueue=3", "maxqueue"), ("weight=0", "weight"), ("cls=gpu", "cls"), ("lease=x", "lease")] {
+        for (query, key) in [
+            ("maxqueue=3", "maxqueue"),
+            ("weight=0", "weight"),
+            ("cls=gpu", "cls"),
+            ("lease=x", "lease"),
+        ] {
             let refused = Options::from_url(&format!("redis://h:1?{query}")).unwrap_err();
             assert_eq!(refused.key, key);
         }

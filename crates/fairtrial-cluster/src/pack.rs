@@ -10,6 +10,7 @@ mod lock;
 mod tests;
 mod unpack;
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -115,7 +116,11 @@ pub fn pack(root: &Path, scratch: &Path) -> Result<File, PackError> {
         left: MOST_BYTES,
     }));
     for path in paths {
-        append(&mut archive, &from, &path).map_err(|error| error.about(root, &path))?;
+        match append(&mut archive, &from, &path) {
+            // It went away since it was listed.
+            Err(Failed::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            appended => appended.map_err(|error| error.about(root, &path))?,
+        }
     }
     let ended = archive
         .into_inner()
@@ -131,8 +136,10 @@ fn listed(root: &Path) -> io::Result<Vec<Vec<u8>>> {
     fairtrial_exec::list(root, |path| {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         let made = [&b"__pycache__"[..], b"node_modules"].contains(&name) || name.starts_with(b".");
-        let here = root.join(std::ffi::OsStr::from_bytes(path));
-        made || ["journal.sqlite", "evaluation.json"].iter().any(|own| here.join(own).exists())
+        let here = root.join(OsStr::from_bytes(path));
+        made || ["journal.sqlite", "evaluation.json"]
+            .iter()
+            .any(|own| here.join(own).exists())
     })
 }
 
@@ -152,7 +159,9 @@ impl Signature {
         };
         let mut seen = Vec::new();
         for path in listed(root).map_err(reading)? {
-            let metadata = root.join(std::ffi::OsStr::from_bytes(&path)).symlink_metadata();
+            let metadata = root
+                .join(OsStr::from_bytes(&path))
+                .symlink_metadata();
             let metadata = metadata.map_err(reading)?;
             let (size, inode) = (metadata.size(), metadata.ino());
             seen.push((path, size, metadata.mtime(), metadata.mtime_nsec(), inode));
@@ -205,7 +214,7 @@ fn append(archive: &mut Builder<impl Write>, root: &File, path: &[u8]) -> Result
     let (above, name) = beneath::parent_and_name(path);
     let folder = beneath::open_dir(root, above)?;
     let found = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    let name_in_archive = Path::new(std::ffi::OsStr::from_bytes(path));
+    let name_in_archive = Path::new(OsStr::from_bytes(path));
     match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => {
             // Should it be a pipe by now, opening it must not wait.
@@ -222,7 +231,7 @@ fn append(archive: &mut Builder<impl Write>, root: &File, path: &[u8]) -> Result
             if !stays_inside(path, &target) {
                 return Err(Failed::Link(target));
             }
-            let target = Path::new(std::ffi::OsStr::from_bytes(&target));
+            let target = Path::new(OsStr::from_bytes(&target));
             let mut header = header(EntryType::Symlink, 0, 0o777);
             Ok(archive.append_link(&mut header, name_in_archive, target)?)
         }

@@ -58,5 +58,6 @@ pub(crate) struct AgentArgs {
 }
 
 fn level(text: &str) -> Result<Level, String> {
-    text.parse().map_err(|error: fairtrial_exec::InvalidCall| error.problem)
+    text.parse()
+        .map_err(|error: fairtrial_exec::InvalidCall| error.problem)
 }

@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use fairtrial_cluster::{
-    Agent, BlobStore, Class, NodeAgent, NodeConfig, NodeError, RedisDispatch, Stop, TreeCache, nonce,
+    Agent, BlobStore, Class, NodeAgent, NodeConfig, NodeError, RedisDispatch, Stop, TreeCache,
+    nonce,
 };
 use fairtrial_exec::{Level, LocalBackend};
 use serde_json::json;
@@ -32,7 +33,10 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
     let store = cluster::store("--blobs", args.blobs.as_deref(), &config)?;
     let cache = args.cache.clone().or_else(|| config.cache_dir());
     let cache = cache.ok_or_else(|| {
-        Failure::usage("--cache", "there is no cache directory for this user; name one")
+        Failure::usage(
+            "--cache",
+            "there is no cache directory for this user; name one",
+        )
     })?;
     let node = NodeConfig {
         slots,
@@ -106,14 +110,20 @@ async fn check(
     for warning in suited.warnings {
         say(&format!("warning: {warning}"));
     }
-    let strangers = dispatch.serves_strangers().await.map_err(cluster::failure)?;
+    let strangers = dispatch
+        .serves_strangers()
+        .await
+        .map_err(cluster::failure)?;
     if strangers && args.sandbox < Level::Strict && !args.open_server_ok {
         let problem = "it serves whoever comes, and calls below level `strict` can come: give it users and \
                        passwords, or say --sandbox strict or --open-server-ok";
         return Err(Failure::attempting("cannot use the server")(problem));
     }
     if let Some(store) = store {
-        store.check().await.map_err(Failure::attempting("cannot use the store"))?;
+        store
+            .check()
+            .await
+            .map_err(Failure::attempting("cannot use the store"))?;
     }
     Ok(())
 }

@@ -243,7 +243,12 @@ fn perform(
         let mut interrupt = Interrupt::listen()?;
         let (stop, stopped) = watch::channel(Stop::No);
         let mut progress = StudyProgress::new(plan.len(), how.no_progress);
-        let backend = AnyBackend::new(how.backend.as_deref(), config, workers, Some(&study.study_id))?;
+        let backend = AnyBackend::new(
+            how.backend.as_deref(),
+            config,
+            workers,
+            Some(&study.study_id),
+        )?;
         let backend = Arc::new(backend);
         let made = Arc::clone(&backend);
         let running = execute(

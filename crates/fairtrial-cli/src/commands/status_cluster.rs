@@ -96,7 +96,11 @@ impl Standing {
             append_only,
             ..
         } = &self.server;
-        let kept = if *append_only { "append-only" } else { "not append-only" };
+        let kept = if *append_only {
+            "append-only"
+        } else {
+            "not append-only"
+        };
         let memory = used_memory >> 20;
         writeln!(out, "server   {name} {version}, {memory} MiB, {kept}")?;
         for node in &self.nodes.live {
@@ -109,7 +113,11 @@ impl Standing {
                 state.as_str().unwrap_or_default(),
                 about["busy"],
                 about["slots"],
-                node.classes.iter().map(|class| class.as_str()).collect::<Vec<_>>().join(" "),
+                node.classes
+                    .iter()
+                    .map(|class| class.as_str())
+                    .collect::<Vec<_>>()
+                    .join(" "),
                 about["level"].as_str().unwrap_or("?"),
             )?;
         }
@@ -131,7 +139,10 @@ impl Standing {
             )?;
         }
         if self.nodes.live.is_empty() {
-            writeln!(out, "no agent serves; start one with `fairtrial agent --redis URL --slots N`")?;
+            writeln!(
+                out,
+                "no agent serves; start one with `fairtrial agent --redis URL --slots N`"
+            )?;
         }
         Ok(())
     }

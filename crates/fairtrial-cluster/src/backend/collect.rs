@@ -58,7 +58,9 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     }
 
     fn hear(&self, stored: &StoredEvent) {
-        let NewEvent { name, task, data, .. } = &stored.event;
+        let NewEvent {
+            name, task, data, ..
+        } = &stored.event;
         let Some(task) = task else {
             return;
         };
@@ -96,7 +98,11 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 continue;
             }
             let kept = self.droppable();
-            match self.dispatch.collect(&self.config.queue, &asked, &kept).await {
+            match self
+                .dispatch
+                .collect(&self.config.queue, &asked, &kept)
+                .await
+            {
                 Ok(results) => {
                     self.reached();
                     backoff = Backoff::default();
@@ -116,8 +122,13 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     /// They were not fetched, or not dropped.
     fn put_back(&self, asked: Vec<TaskId>, kept: Vec<TaskId>) {
         let mut state = self.state.borrow_mut();
-        asked.into_iter().rev().for_each(|task| state.ended.push_front(task));
-        kept.into_iter().rev().for_each(|task| state.delivered.push_front(task));
+        asked
+            .into_iter()
+            .rev()
+            .for_each(|task| state.ended.push_front(task));
+        kept.into_iter()
+            .rev()
+            .for_each(|task| state.delivered.push_front(task));
     }
 
     /// Results that nobody can ask for again: in a queue without a name all that were given out; in a named one all but
@@ -141,7 +152,13 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 let many = state.delivered.len().saturating_sub(down_to).min(AT_ONCE);
                 state.delivered.drain(..many).collect()
             };
-            if kept.is_empty() || self.dispatch.collect(&self.config.queue, &[], &kept).await.is_err() {
+            if kept.is_empty()
+                || self
+                    .dispatch
+                    .collect(&self.config.queue, &[], &kept)
+                    .await
+                    .is_err()
+            {
                 return;
             }
         }
@@ -159,7 +176,9 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             made.push(self.answer(bytes).await);
         }
         let outstanding = self.state.borrow_mut().outstanding.remove(&task);
-        let waiting = outstanding.into_iter().flat_map(|outstanding| outstanding.waiting);
+        let waiting = outstanding
+            .into_iter()
+            .flat_map(|outstanding| outstanding.waiting);
         for ((call, listener), answer) in waiting.zip(made) {
             self.tell(call, listener, answer);
         }
@@ -177,7 +196,10 @@ impl<D: Dispatch + 'static> Coordinator<D> {
 
     async fn fetch(&self, blob: Blob) -> Result<Body, EngineError> {
         let Some(store) = &self.store else {
-            let message = format!("the value is in a store, and none is named here: blob {}", blob.digest);
+            let message = format!(
+                "the value is in a store, and none is named here: blob {}",
+                blob.digest
+            );
             let code = ErrorCode::NoStore;
             return Err(TaskError { code, message }.into());
         };
@@ -225,7 +247,10 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     async fn submit_again(&self, task: &TaskId) -> Result<bool, DispatchError> {
         let again = {
             let state = self.state.borrow();
-            state.outstanding.get(task).map(|outstanding| outstanding.task.clone())
+            state
+                .outstanding
+                .get(task)
+                .map(|outstanding| outstanding.task.clone())
         };
         let Some(again) = again else {
             return Ok(false);

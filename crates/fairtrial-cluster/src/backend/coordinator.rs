@@ -105,7 +105,10 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         config: ClusterConfig,
         observers: Arc<Observers>,
     ) -> Rc<Self> {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let host = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned();
         Rc::new(Self {
             dispatch,
             store,
@@ -169,7 +172,10 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         self.give_up_rest();
         if self.opened.get().is_some() {
             self.drop_delivered(0).await;
-            self.dispatch.close(&self.config.queue, &self.owner).await.ok(); // it expires by itself
+            self.dispatch
+                .close(&self.config.queue, &self.owner)
+                .await
+                .ok(); // it expires by itself
         }
         self.observers.tell(Event::Shutdown);
         drop(ending); // whoever waits is told
@@ -240,7 +246,11 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             named: self.config.named,
             ..Terms::new(super::verdicts::verdicts())
         };
-        match self.dispatch.open(&self.config.queue, &self.owner, &terms).await? {
+        match self
+            .dispatch
+            .open(&self.config.queue, &self.owner, &terms)
+            .await?
+        {
             Opened::Opened { event } => {
                 self.opened.set(Some(event));
                 self.changed.notify_waiters();
@@ -346,7 +356,10 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         };
         let (preparing, outstanding) = {
             let mut state = self.state.borrow_mut();
-            (std::mem::take(&mut state.preparing), std::mem::take(&mut state.outstanding))
+            (
+                std::mem::take(&mut state.preparing),
+                std::mem::take(&mut state.outstanding),
+            )
         };
         for (call, preparing) in preparing {
             self.tell(call, preparing.listener, Err(error()));

@@ -107,29 +107,46 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         {
             let blob = packed.blob;
             let packed = Packed { looked, ..packed };
-            self.packed.borrow_mut().insert(directory.to_owned(), packed);
+            self.packed
+                .borrow_mut()
+                .insert(directory.to_owned(), packed);
             return Ok(blob);
         }
         let store = self.store("python_path")?;
-        let packed = pack(directory, &std::env::temp_dir()).map_err(refuse)?;
+        let mut tries = 0;
+        let packed = loop {
+            tries += 1;
+            match pack(directory, &std::env::temp_dir()) {
+                // Somebody writes there just now.
+                Err(PackError::Changed(_)) if tries < 3 => {}
+                packed => break packed.map_err(refuse)?,
+            }
+        };
         let blob = store.put_file(packed).await.map_err(store_failed)?;
         let packed = Packed {
             signature,
             blob,
             looked,
         };
-        self.packed.borrow_mut().insert(directory.to_owned(), packed);
+        self.packed
+            .borrow_mut()
+            .insert(directory.to_owned(), packed);
         Ok(blob)
     }
 
     async fn put(&self, piece: Outgoing) -> Result<(), EngineError> {
         let store = self.store("call")?;
-        store.put_outgoing(piece).await.map(drop).map_err(store_failed)
+        store
+            .put_outgoing(piece)
+            .await
+            .map(drop)
+            .map_err(store_failed)
     }
 
     fn store(&self, field: &str) -> Result<&BlobStore, EngineError> {
         self.store.as_ref().ok_or_else(|| {
-            let problem = "does not fit into a message, and there is no store: name one with `blobs`";
+            let problem =
+                "does not fit into a message, and there is no store: name one with `blobs`";
             InvalidCall::new(field, problem).into()
         })
     }
@@ -225,14 +242,20 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             return;
         }
         let of = |(_, outstanding): &(&TaskId, &mut Outstanding)| {
-            outstanding.waiting.iter().any(|(waiting, _)| *waiting == call)
+            outstanding
+                .waiting
+                .iter()
+                .any(|(waiting, _)| *waiting == call)
         };
         let Some((task, outstanding)) = state.outstanding.iter_mut().find(of) else {
             return; // it is over
         };
         if outstanding.waiting.len() > 1 {
             // Others wait for the same task: only this one does no longer.
-            let place = outstanding.waiting.iter().position(|(waiting, _)| *waiting == call);
+            let place = outstanding
+                .waiting
+                .iter()
+                .position(|(waiting, _)| *waiting == call);
             let place = place.expect("just found");
             let (call, listener) = outstanding.waiting.swap_remove(place);
             drop(state);

@@ -12,7 +12,11 @@ const REASON: &str = "%REASON%";
 /// All of them.
 pub(super) fn verdicts() -> Verdicts {
     Verdicts {
-        queue_timeout: outcome(Verdict::Cancelled, "QueueTimeout", "it waited too long for an agent"),
+        queue_timeout: outcome(
+            Verdict::Cancelled,
+            "QueueTimeout",
+            "it waited too long for an agent",
+        ),
         cancelled: outcome(Verdict::Cancelled, "Cancelled", "the call was cancelled"),
         lost: error(ErrorCode::Lost),
         setup_failed: outcome(Verdict::SetupFailed, "NoAgent", REASON),
@@ -57,7 +61,13 @@ mod tests {
     #[test]
     fn each_can_be_read_with_any_reason_in_it() {
         let all = verdicts();
-        for text in [all.queue_timeout, all.cancelled, all.lost, all.setup_failed, all.invalid] {
+        for text in [
+            all.queue_timeout,
+            all.cancelled,
+            all.lost,
+            all.setup_failed,
+            all.invalid,
+        ] {
             let reason = json!("a \"quoted\"\nreason").to_string();
             let recorded = text.replace(Verdicts::REASON, &reason);
             let read = ResultEnvelope::read(recorded.as_bytes()).expect(&recorded);

@@ -10,7 +10,8 @@ impl BlobStore {
     /// # Errors
     /// It could not be stored.
     pub async fn put_outgoing(&self, outgoing: Outgoing) -> Result<Blob, BlobError> {
-        self.put_source(source(outgoing.body), Some(outgoing.blob)).await
+        self.put_source(source(outgoing.body), Some(outgoing.blob))
+            .await
     }
 
     /// Stores what goes with a result, and reads it back (CL-17).
@@ -18,7 +19,8 @@ impl BlobStore {
     /// # Errors
     /// It is not there, whole, when this returns.
     pub async fn keep_outgoing(&self, outgoing: Outgoing) -> Result<Blob, BlobError> {
-        self.keep_source(source(outgoing.body), Some(outgoing.blob)).await
+        self.keep_source(source(outgoing.body), Some(outgoing.blob))
+            .await
     }
 }
 

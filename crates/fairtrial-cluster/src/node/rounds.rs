@@ -23,7 +23,8 @@ struct Turn {
 impl Rounds {
     /// The queues there are now.
     pub(super) fn know(&mut self, queues: &[ListedQueue]) {
-        self.queues.retain(|name, _| queues.iter().any(|queue| queue.queue == *name));
+        self.queues
+            .retain(|name, _| queues.iter().any(|queue| queue.queue == *name));
         for queue in queues {
             let passed = self.now;
             let turn = self.queues.entry(queue.queue.clone());
@@ -62,10 +63,17 @@ mod tests {
     }
 
     /// Serves `turns` times whoever is first in line and has work.
-    fn serve(rounds: &mut Rounds, backlog: &mut BTreeMap<&str, u32>, turns: u32) -> BTreeMap<String, u32> {
+    fn serve(
+        rounds: &mut Rounds,
+        backlog: &mut BTreeMap<&str, u32>,
+        turns: u32,
+    ) -> BTreeMap<String, u32> {
         let mut served = BTreeMap::new();
         for _ in 0..turns {
-            let first = rounds.order().into_iter().find(|queue| backlog[queue.as_str()] > 0);
+            let first = rounds
+                .order()
+                .into_iter()
+                .find(|queue| backlog[queue.as_str()] > 0);
             let Some(queue) = first else { break };
             *backlog.get_mut(queue.as_str()).unwrap() -= 1;
             rounds.served(&queue);

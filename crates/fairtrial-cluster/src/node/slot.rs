@@ -118,7 +118,9 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     async fn see_through(self: &Rc<Self>, held: Held, consumer: &Consumer) -> Option<Held> {
         let place = (held.lease.queue.clone(), held.lease.task.clone());
         let cancel = Rc::new(Notify::new());
-        self.running.borrow_mut().insert(place.clone(), cancel.clone());
+        self.running
+            .borrow_mut()
+            .insert(place.clone(), cancel.clone());
         let lost = Rc::new(Notify::new());
         let renewing = tokio::task::spawn_local(self.clone().renew(
             held.lease.clone(),
@@ -144,7 +146,13 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     }
 
     /// Keeps the lease, by its own timer (CL-5).
-    async fn renew(self: Rc<Self>, lease: Lease, every: Duration, cancel: Rc<Notify>, lost: Rc<Notify>) {
+    async fn renew(
+        self: Rc<Self>,
+        lease: Lease,
+        every: Duration,
+        cancel: Rc<Notify>,
+        lost: Rc<Notify>,
+    ) {
         let mut backoff = Backoff::default();
         let mut wait = every;
         loop {
@@ -180,10 +188,16 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         loop {
             let goes_on = self.told() == Stop::No && self.state.get() == NodeState::Up;
             let next = self.rounds.borrow().order().into_iter().next();
-            let next = next.filter(|_| goes_on).zip(self.config.classes.first().copied());
+            let next = next
+                .filter(|_| goes_on)
+                .zip(self.config.classes.first().copied());
             let answer = match &next {
                 Some((queue, class)) => self.commit_and_ask(&commit, queue, *class).await,
-                None => self.dispatch.commit(&commit).await.map(|committed| (committed, None)),
+                None => self
+                    .dispatch
+                    .commit(&commit)
+                    .await
+                    .map(|committed| (committed, None)),
             };
             match answer {
                 Ok((committed, held)) => {
@@ -215,7 +229,9 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             Committed::Committed => {}
             // Its reply was lost the first time (CL-59).
             Committed::Duplicate { stored } if is_own(stored, &commit.lease, consumer) => {}
-            Committed::Duplicate { .. } | Committed::Fenced => self.tell_fenced(&commit.lease).await,
+            Committed::Duplicate { .. } | Committed::Fenced => {
+                self.tell_fenced(&commit.lease).await
+            }
             Committed::Unknown => log::info!("task {} is known no more", commit.lease.task),
         }
     }

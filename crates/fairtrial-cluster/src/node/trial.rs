@@ -5,9 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fairtrial_exec::{
-    Arguments, Call, EngineError, Execution, Level, Outcome, Sandbox, Verdict,
-};
+use fairtrial_exec::{Arguments, Call, EngineError, Execution, Level, Outcome, Sandbox, Verdict};
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -16,8 +14,7 @@ use super::{NodeAgent, Stop};
 use crate::blobs::{Blob, BlobError, Digest, Fault, patiently};
 use crate::dispatch::Dispatch;
 use crate::envelope::{
-    BlobUse, ErrorCode, ResultEnvelope, TaskEnvelope, TaskError,
-    UnreadableTask,
+    BlobUse, ErrorCode, ResultEnvelope, TaskEnvelope, TaskError, UnreadableTask,
 };
 use crate::pack::CachedTree;
 use crate::terms::{NewEvent, NodeState, Refusal, Release};
@@ -88,7 +85,9 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         };
         match answer {
             Ok(outcome) if outcome.verdict == Verdict::SetupFailed => {
-                let error = outcome.error.map(|error| format!("{}: {}", error.kind, error.message));
+                let error = outcome
+                    .error
+                    .map(|error| format!("{}: {}", error.kind, error.message));
                 Ran::Back(Release::Refused {
                     refusal: Refusal::Setup,
                     reason: error.unwrap_or_else(|| "it could not be set up".to_owned()),
@@ -135,7 +134,10 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 }
             }
         }
-        let path: Vec<PathBuf> = directories.iter().map(|held| held.path().to_owned()).collect();
+        let path: Vec<PathBuf> = directories
+            .iter()
+            .map(|held| held.path().to_owned())
+            .collect();
         let mut call = envelope.to_call(path, |blob| fetched.get(&blob.digest).cloned())?;
         call.sandbox = at_least(call.sandbox, self.config.floor);
         Ok(Ready {
@@ -195,7 +197,11 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     fn error(&self, held: &Held, error: TaskError) -> Ended {
         let complete = json!({"verdict": null, "error": error.code.name()}).to_string();
         Ended {
-            result: ResultEnvelope::of_error(error, held.lease.token, &held.lease.consumer.to_string()),
+            result: ResultEnvelope::of_error(
+                error,
+                held.lease.token,
+                &held.lease.consumer.to_string(),
+            ),
             events: Vec::new(),
             complete,
         }
