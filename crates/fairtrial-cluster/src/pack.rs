@@ -133,6 +133,18 @@ pub fn pack(root: &Path, scratch: &Path) -> Result<File, PackError> {
 /// What is packed of a directory: all but what others made of it (caches, environments, repositories) and the directories
 /// of our own studies and evaluations, which change while they are written.
 fn listed(root: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match listed_once(root) {
+            // A directory went away while it was walked through.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && tries < 5 => {}
+            listed => return listed,
+        }
+    }
+}
+
+fn listed_once(root: &Path) -> io::Result<Vec<Vec<u8>>> {
     fairtrial_exec::list(root, |path| {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         let made = [&b"__pycache__"[..], b"node_modules"].contains(&name) || name.starts_with(b".");
