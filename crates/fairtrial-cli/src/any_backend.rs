@@ -9,7 +9,7 @@ use fairtrial_exec::{
     SpillPolicy,
 };
 
-use crate::cluster;
+use crate::{cluster, log_lines};
 use crate::failure::Failure;
 
 /// What `--backend` names.
@@ -34,6 +34,7 @@ impl AnyBackend {
             None | Some("local") => return Ok(Self::Local(Box::new(LocalBackend::new(config)))),
             Some(url) => cluster::url(OPTION, url)?,
         };
+        log_lines::show();
         let options = Options::from_url(&url).map_err(|error| Failure::usage(OPTION, error))?;
         let named = queue.is_some() || options.queue.is_some();
         let queue = match (options.queue, queue) {

@@ -11,6 +11,7 @@ mod failure;
 mod input;
 mod interrupt;
 mod json;
+mod log_lines;
 mod output;
 mod progress;
 mod provenance;

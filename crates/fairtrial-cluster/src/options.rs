@@ -108,7 +108,8 @@ impl Options {
                 self.class = Class::ALL
                     .into_iter()
                     .find(|class| class.as_str() == value)
-                    .ok_or_else(|| bad(format!("`{value}` is neither `cpu` nor `timing`")))?;
+                    .filter(|class| *class == Class::Cpu)
+                    .ok_or_else(|| bad(format!("`{value}` is not served yet; the class there is is `cpu`")))?;
             }
             "weight" => {
                 let weight = u32::try_from(number()?);
@@ -139,13 +140,13 @@ mod tests {
     /// CL-55
     #[test]
     fn options_stand_in_the_query_beside_those_of_the_connection() {
-        let url = "redis://h:1/0?queue=q&cls=timing&weight=3&max_queue=7&max_inflight=2&on_full=error&\
+        let url = "redis://h:1/0?queue=q&cls=cpu&weight=3&max_queue=7&max_inflight=2&on_full=error&\
                    server_timeout=5s&lease=9s&insecure=1&blobs=file%3A%2F%2F%2Fshared";
         let options = Options::from_url(url).unwrap();
         assert_eq!(options.queue.unwrap().as_str(), "q");
         assert_eq!(
             (options.class, options.weight, options.max_queue),
-            (Class::Timing, 3, 7)
+            (Class::Cpu, 3, 7)
         );
         assert_eq!(
             (options.max_inflight, options.on_full),
@@ -156,7 +157,7 @@ mod tests {
         for (query, key) in [
             ("maxqueue=3", "maxqueue"),
             ("weight=0", "weight"),
-            ("cls=gpu", "cls"),
+            ("cls=timing", "cls"),
             ("lease=x", "lease"),
         ] {
             let refused = Options::from_url(&format!("redis://h:1?{query}")).unwrap_err();

@@ -23,11 +23,8 @@ pub(crate) struct AgentArgs {
     #[arg(long, value_name = "URL")]
     pub(crate) redis: String,
     /// Calls at a time
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096), required_unless_present = "sweep_blobs")]
-    pub(crate) slots: Option<u32>,
-    /// What it serves: cpu or timing; may be repeated [default: cpu]
-    #[arg(long = "class", value_name = "CLASS", value_parser = ["cpu", "timing"])]
-    pub(crate) classes: Vec<String>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) slots: u32,
     /// Its name, unlike any other agent's [default: the node's id]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
@@ -52,9 +49,6 @@ pub(crate) struct AgentArgs {
     /// Serve although the server lets in whoever comes, calls included
     #[arg(long)]
     pub(crate) open_server_ok: bool,
-    /// Instead of serving: remove blobs older than a day that nothing names
-    #[arg(long, requires = "blobs")]
-    pub(crate) sweep_blobs: bool,
 }
 
 fn level(text: &str) -> Result<Level, String> {

@@ -16,16 +16,17 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal::Shown;
-use crate::{cluster, engine};
+use crate::{cluster, engine, log_lines};
 
 /// Unpacked directories that nobody uses, at most.
 const CACHE_BYTES: u64 = 4 << 30;
 
 /// Serves until it is told to end.
 pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
+    log_lines::show();
     let url = cluster::url("--redis", &args.redis)?;
     let dispatch = cluster::dispatch("--redis", &url)?;
-    let slots = args.slots.unwrap_or(1);
+    let slots = args.slots;
     let mut config = engine::config(usize::try_from(slots).ok())?;
     let name = args.name.clone().unwrap_or_else(|| config.node_id.clone());
     let agent = Agent::new(name, nonce()).map_err(|error| Failure::usage("--name", error))?;
@@ -40,7 +41,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
     })?;
     let node = NodeConfig {
         slots,
-        classes: classes(args),
+        classes: vec![Class::Cpu],
         floor: args.sandbox,
         lease: args.lease,
         drain_timeout: args.drain_timeout,
@@ -87,17 +88,6 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
             }
         }
     })
-}
-
-fn classes(args: &AgentArgs) -> Vec<Class> {
-    let named: Vec<Class> = Class::ALL
-        .into_iter()
-        .filter(|class| args.classes.iter().any(|name| name == class.as_str()))
-        .collect();
-    match named.is_empty() {
-        true => vec![Class::Cpu],
-        false => named,
-    }
 }
 
 /// CL-6: what would not work later is found now.

@@ -17,6 +17,9 @@ use crate::terms::{Commit, Lease, NewEvent, NodeState, Release};
 /// An idle slot asks this often, hints or none (CL-18).
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
+/// An agent that is ill looks this often whether it still is.
+const RECOVER_EVERY: Duration = Duration::from_secs(5);
+
 /// A task that a slot holds.
 pub(super) struct Held {
     pub(super) lease: Lease,
@@ -46,8 +49,13 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             if self.told() != Stop::No {
                 return None;
             }
+            if self.state.get() == NodeState::Unhealthy && !self.recovers().await {
+                tokio::select! {
+                    () = tokio::time::sleep(jittered(RECOVER_EVERY)) => continue,
+                    () = self.stopped(Stop::Drain) => return None,
+                }
+            }
             let wait = match self.ask_around(consumer).await {
-                _ if self.state.get() == NodeState::Unhealthy => jittered(ASK_EVERY),
                 Ok(Some(held)) => return Some(held),
                 Ok(None) => {
                     self.reached();

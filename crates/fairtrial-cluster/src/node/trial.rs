@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fairtrial_exec::{Arguments, Call, EngineError, Execution, Level, Outcome, Sandbox, Verdict};
+use fairtrial_exec::{Arguments, Backend as _, Call, EngineError, Execution, Level, Outcome, Sandbox, Verdict};
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -224,6 +224,23 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         Ran::Back(Release::Uncounted {
             reason: why.to_owned(),
         })
+    }
+
+    /// Whether what an agent needs works again (CL-10): the store, and a command.
+    pub(super) async fn recovers(&self) -> bool {
+        if let Some(store) = &self.store
+            && store.check().await.is_err()
+        {
+            return false;
+        }
+        let tried = self.engine.execute(Call::command(["true"])).await;
+        let works = tried.is_ok_and(|outcome| outcome.verdict == Verdict::Ok);
+        if works && self.state.get() == NodeState::Unhealthy {
+            log::info!("well again");
+            self.failures.set(0);
+            self.state.set(NodeState::Up);
+        }
+        works
     }
 
     fn fall_ill(&self, why: &str) {
