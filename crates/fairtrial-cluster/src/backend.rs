@@ -159,6 +159,39 @@ impl<D: Dispatch + 'static> ClusterBackend<D> {
         Ok(CallHandle::new(id, commands))
     }
 
+    /// Whether it was shut down and its thread has nothing left to do.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        match &*self.lock() {
+            State::New(_) | State::Running { .. } => false,
+            State::Ended { thread, .. } => thread.as_ref().is_none_or(JoinHandle::is_finished),
+        }
+    }
+
+    /// Whether this runs in a handler of an event of this backend's.
+    #[must_use]
+    pub fn is_in_handler(&self) -> bool {
+        self.observers.is_told_here()
+    }
+
+    /// As [`Backend::shutdown`], on behalf of a handler if `from_handler`: then no handler is waited for, since it is
+    /// one of them that waits.
+    pub async fn shut_down(&self, how: Shutdown, from_handler: bool) {
+        let (done, finished) = oneshot::channel();
+        if let Some(commands) = self.close()
+            && commands.0.send(Command::Shutdown { how, done }).is_ok()
+            && how.wait
+        {
+            _ = finished.await; // never sent, only dropped
+        }
+        if how.wait && !from_handler {
+            if let Some(thread) = self.take_thread() {
+                thread.join().ok(); // a panic was logged, and has ended it
+            }
+            self.observers.finish();
+        }
+    }
+
     fn running(&self, state: &mut State<D>) -> Result<Arc<Commands>, EngineError> {
         let ended = State::Ended {
             commands: None,
@@ -271,19 +304,7 @@ impl<D: Dispatch + 'static> Backend for ClusterBackend<D> {
     }
 
     async fn shutdown(&self, how: Shutdown) {
-        let (done, finished) = oneshot::channel();
-        if let Some(commands) = self.close()
-            && commands.0.send(Command::Shutdown { how, done }).is_ok()
-            && how.wait
-        {
-            _ = finished.await; // never sent, only dropped
-        }
-        if how.wait && !self.observers.is_told_here() {
-            if let Some(thread) = self.take_thread() {
-                thread.join().ok(); // a panic was logged, and has ended it
-            }
-            self.observers.finish();
-        }
+        self.shut_down(how, self.is_in_handler()).await;
     }
 
     fn subscribe(&self, observer: Box<dyn FnMut(&Event) + Send>) -> Result<(), EngineError> {
