@@ -14,7 +14,9 @@ pub struct Fold {
 impl Fold {
     /// Hears one event; they come in order.
     pub fn hear(&mut self, event: &StoredEvent) {
-        let Some(task) = &event.event.task else { return };
+        let Some(task) = &event.event.task else {
+            return;
+        };
         let place = match event.event.name.as_str() {
             "submit" | "call.requeued" | "call.refused" => Place::Queued,
             "call.leased" => Place::Leased,
@@ -33,6 +35,9 @@ impl Fold {
     /// How many have no result yet.
     #[must_use]
     pub fn outstanding(&self) -> usize {
-        self.places.values().filter(|place| **place != Place::Done).count()
+        self.places
+            .values()
+            .filter(|place| **place != Place::Done)
+            .count()
     }
 }

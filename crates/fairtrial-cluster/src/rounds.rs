@@ -29,7 +29,11 @@ impl Rounds {
         let turn = |each: &ListedQueue| {
             let weight = each.weight.max(1);
             let known = self.queues.get(&each.queue).copied();
-            let turn = known.unwrap_or(Turn { weight, credit: 0, empty: false });
+            let turn = known.unwrap_or(Turn {
+                weight,
+                credit: 0,
+                empty: false,
+            });
             (each.queue.clone(), Turn { weight, ..turn })
         };
         self.queues = listed.iter().map(turn).collect();
@@ -78,9 +82,15 @@ impl Rounds {
 
     /// The next after the last, in a circle, that has work and credit.
     fn in_turn(&mut self) -> Option<QueueName> {
-        let ready = |(queue, turn): (&QueueName, &Turn)| (!turn.empty && turn.credit > 0).then(|| queue.clone());
+        let ready = |(queue, turn): (&QueueName, &Turn)| {
+            (!turn.empty && turn.credit > 0).then(|| queue.clone())
+        };
         let after = |queue: &QueueName| self.last.as_ref().is_none_or(|last| queue > last);
-        let later = self.queues.iter().filter(|(queue, _)| after(queue)).find_map(ready);
+        let later = self
+            .queues
+            .iter()
+            .filter(|(queue, _)| after(queue))
+            .find_map(ready);
         let found = later.or_else(|| self.queues.iter().find_map(ready))?;
         self.last = Some(found.clone());
         Some(found)
@@ -96,18 +106,29 @@ mod tests {
     }
 
     fn listed(queues: &[(&str, u32)]) -> Vec<ListedQueue> {
-        let each = |(queue, weight): &(&str, u32)| ListedQueue { queue: name(queue), weight: *weight };
+        let each = |(queue, weight): &(&str, u32)| ListedQueue {
+            queue: name(queue),
+            weight: *weight,
+        };
         queues.iter().map(each).collect()
     }
 
     /// Serves backlogs until one is used up; how many leases each queue got.
     fn served(backlogs: &[(&str, u32, usize)]) -> Vec<usize> {
         let mut rounds = Rounds::default();
-        rounds.update(&listed(&backlogs.iter().map(|(queue, weight, _)| (*queue, *weight)).collect::<Vec<_>>()));
+        rounds.update(&listed(
+            &backlogs
+                .iter()
+                .map(|(queue, weight, _)| (*queue, *weight))
+                .collect::<Vec<_>>(),
+        ));
         let mut given = vec![0; backlogs.len()];
         loop {
             let queue = rounds.next().unwrap();
-            let at = backlogs.iter().position(|(each, ..)| name(each) == queue).unwrap();
+            let at = backlogs
+                .iter()
+                .position(|(each, ..)| name(each) == queue)
+                .unwrap();
             if given[at] == backlogs[at].2 {
                 return given;
             }
@@ -127,7 +148,10 @@ mod tests {
     #[test]
     fn a_queue_gets_its_weights_share() {
         let given = served(&[("a", 3, 10_000), ("b", 1, 1_000), ("c", 2, 10_000)]);
-        assert!(given[0].abs_diff(3 * given[1]) <= 3 && given[2].abs_diff(2 * given[1]) <= 2, "{given:?}");
+        assert!(
+            given[0].abs_diff(3 * given[1]) <= 3 && given[2].abs_diff(2 * given[1]) <= 2,
+            "{given:?}"
+        );
     }
 
     /// CL-35

@@ -212,10 +212,10 @@ impl Queue {
             }
             return Committed::Duplicate { stored };
         }
-        if !self.tasks.contains_key(&lease.task) {
+        let Some(record) = self.tasks.get(&lease.task) else {
             return Committed::Unknown;
-        }
-        if !self.owns(lease) {
+        };
+        if !self.owns(lease) || record.entry != lease.token.entry {
             return Committed::Fenced;
         }
         for event in &commit.events {

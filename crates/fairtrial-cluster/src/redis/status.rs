@@ -22,7 +22,12 @@ impl RedisDispatch {
             return Ok(nodes);
         }
         let mut get = redis::cmd("MGET");
-        get.arg(names.iter().map(|name| keys::node(name)).collect::<Vec<_>>());
+        get.arg(
+            names
+                .iter()
+                .map(|name| keys::node(name))
+                .collect::<Vec<_>>(),
+        );
         let found: Vec<Option<String>> = self.link.query("nodes", &get).await?;
         for (name, node) in names.into_iter().zip(found) {
             match node {
