@@ -17,6 +17,9 @@ use crate::words::*;
 const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 const AGENTS: [&str; 3] = ["n1", "n2", "n3"];
 const MAX_DELIVER: u32 = 3;
+/// Long, so that the time a slow machine takes does not matter.
+const LONG_LEASE: Duration = Duration::from_secs(1_000);
+const PAST: Duration = Duration::from_secs(1_100);
 
 /// Something that somebody does. Numbers name a task, an agent, or one of the leases there ever were.
 #[derive(Clone, Debug)]
@@ -136,12 +139,12 @@ impl<'a, S: Stage> Course<'a, S> {
             }
             Step::Pause(paused) => dispatch.pause(&queue(), *paused).await.unwrap().to_string(),
             Step::Pass => {
-                self.stage.pass(PAST_LEASE).await;
+                self.stage.pass(PAST).await;
                 dispatch.keep(&queue(), &owner("here")).await.unwrap();
                 String::new()
             }
             Step::Delete(at) => {
-                self.stage.pass(PAST_LEASE).await;
+                self.stage.pass(PAST).await;
                 dispatch.keep(&queue(), &owner("here")).await.unwrap();
                 if let Some(lease) = lease(*at) {
                     self.stage
@@ -194,9 +197,13 @@ impl<'a, S: Stage> Course<'a, S> {
     /// One agent does all that is left; then nothing is, and each submission has one end.
     async fn finish(&mut self) -> Result<(), TestCaseError> {
         let dispatch = self.stage.dispatch();
-        open(dispatch, &course_terms()).await;
-        self.stage.pass(PAST_LEASE).await;
-        open(dispatch, &course_terms()).await;
+        let roomy = Terms {
+            max_queue: 100,
+            ..course_terms()
+        };
+        open(dispatch, &roomy).await;
+        self.stage.pass(PAST).await;
+        open(dispatch, &roomy).await;
         let fresh = slot("last");
         for _ in 0..4 {
             reap(dispatch, &[]).await;
@@ -243,12 +250,13 @@ fn course_terms() -> Terms {
         max_queue: 5,
         max_deliver: MAX_DELIVER,
         max_inflight: Some(2),
+        lease: LONG_LEASE,
         ..terms()
     }
 }
 
 fn course_task(key: usize) -> Task {
-    let hurry = (key % 3 == 0).then_some(Duration::from_secs(40));
+    let hurry = (key % 3 == 0).then_some(Duration::from_secs(1_900));
     Task {
         queue_timeout: hurry,
         ..task(KEYS[key])

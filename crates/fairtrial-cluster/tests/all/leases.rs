@@ -162,10 +162,7 @@ pub(crate) async fn a_task_that_waited_too_long_is_recorded_so(stage: &impl Stag
     let waited = recorded["waited_s"].as_f64().unwrap();
     assert!((12.0..600.0).contains(&waited), "{waited}");
     assert!(
-        recorded["reason"]
-            .as_str()
-            .unwrap()
-            .starts_with("waited 12"),
+        recorded["reason"].as_str().unwrap().starts_with("waited 1"),
         "{recorded}"
     );
     // An empty list stays one: templates are text to the server.
@@ -181,7 +178,7 @@ pub(crate) async fn the_wait_begins_anew_after_a_run_but_not_after_a_refusal(sta
     let dispatch = stage.dispatch();
     open(dispatch, &terms()).await;
     let hurried = |key: &str| Task {
-        queue_timeout: Some(Duration::from_secs(10)),
+        queue_timeout: Some(Duration::from_secs(100)),
         ..task(key)
     };
     for key in ["ran", "refused"] {
@@ -189,14 +186,14 @@ pub(crate) async fn the_wait_begins_anew_after_a_run_but_not_after_a_refusal(sta
     }
     let ran = lease(dispatch, &slot("n1")).await;
     let refused = lease(dispatch, &slot("n2")).await;
-    stage.pass(Duration::from_secs(8)).await;
+    stage.pass(Duration::from_secs(80)).await;
     dispatch.release(&ran, &uncounted()).await.unwrap();
     let refusal = Release::Refused {
         refusal: Refusal::Setup,
         reason: "no".to_owned(),
     };
     dispatch.release(&refused, &refusal).await.unwrap();
-    stage.pass(Duration::from_secs(4)).await;
+    stage.pass(Duration::from_secs(40)).await;
     assert_eq!(lease(dispatch, &slot("n3")).await.task, ran.task);
     assert_eq!(try_lease(dispatch, &slot("n4")).await, Leased::Empty);
     assert_eq!(place(dispatch, &refused.task).await, Place::Done);

@@ -26,12 +26,12 @@ pub(crate) async fn a_queue_has_one_living_owner(stage: &impl Stage) {
         dispatch.keep(&queue(), &owner("there")).await.unwrap(),
         Kept::Owned { by: owner("here") }
     );
-    stage.pass(Duration::from_secs(29)).await;
+    stage.pass(Duration::from_secs(20)).await;
     assert_eq!(
         dispatch.keep(&queue(), &owner("here")).await.unwrap(),
         Kept::Ok
     );
-    stage.pass(Duration::from_secs(29)).await;
+    stage.pass(Duration::from_secs(20)).await;
     assert_eq!(
         dispatch
             .open(&queue(), &owner("there"), &terms())
@@ -39,7 +39,7 @@ pub(crate) async fn a_queue_has_one_living_owner(stage: &impl Stage) {
             .unwrap(),
         refused
     );
-    stage.pass(Duration::from_secs(2)).await;
+    stage.pass(Duration::from_secs(11)).await;
     let opened = dispatch
         .open(&queue(), &owner("there"), &terms())
         .await
@@ -105,10 +105,10 @@ pub(crate) async fn an_unnamed_queue_is_deleted_when_closed_and_a_named_one_kept
 pub(crate) async fn a_queue_outlives_its_owner_for_a_while_only(stage: &impl Stage) {
     let dispatch = stage.dispatch();
     let ids = with_tasks(dispatch, &["a"]).await;
-    stage.pass(Duration::from_secs(3_590)).await;
+    stage.pass(Duration::from_secs(3_500)).await;
     assert!(!reap(dispatch, &[]).await.gone);
     assert_eq!(place(dispatch, &ids[0]).await, Place::Queued);
-    stage.pass(Duration::from_secs(20)).await;
+    stage.pass(Duration::from_secs(200)).await;
     assert!(reap(dispatch, &[]).await.gone);
     assert_eq!(place(dispatch, &ids[0]).await, Place::Missing);
     assert_eq!(dispatch.queues().await.unwrap(), []);

@@ -318,7 +318,7 @@ async fn what_is_denied_is_told_with_user_and_command_and_never_a_password() {
         command: command.to_owned(),
     };
     let in_script = try_with(&url("weak", "hunter2")).await;
-    assert_eq!(in_script, denied("weak", "xpending"));
+    assert_eq!(in_script, denied("weak", "lease"));
     assert_eq!(
         try_with(&url("mute", "hunter2")).await,
         denied("mute", "evalsha")
