@@ -3,6 +3,7 @@
 //!
 //! Knows no study: queue, task key, weight and class are plain values. Never starts a process and never prints.
 
+pub mod envelope;
 mod answers;
 mod dispatch;
 mod fold;

@@ -77,6 +77,14 @@ pub enum EngineError {
         /// What stood in the way.
         problem: String,
     },
+    /// Whoever ran it elsewhere could not; it is not run again by itself.
+    #[error("{problem} ({code})")]
+    Elsewhere {
+        /// For programs: `lost`, `invalid`, `blob_missing`, ….
+        code: &'static str,
+        /// What stood in the way.
+        problem: String,
+    },
     /// Another system call of the engine's own failed.
     #[error("{attempt}: {source}")]
     Io {
@@ -106,6 +114,7 @@ impl EngineError {
             Self::InvalidCall(_)
                 | Self::ShutDown
                 | Self::LauncherLost
+                | Self::Elsewhere { .. }
                 | Self::SpillDir { .. }
                 | Self::CacheDir { .. }
                 | Self::Config { .. }

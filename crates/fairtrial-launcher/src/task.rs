@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use fairtrial_exec::linux::monotonic::now_ns;
-use fairtrial_exec::linux::wait::Reaped;
 use fairtrial_exec::linux::scheduling::{self, Turn};
+use fairtrial_exec::linux::wait::Reaped;
 use fairtrial_exec::linux::{freeze, signals};
 use fairtrial_exec::protocol::launcher::{Cause, End, Watch};
 

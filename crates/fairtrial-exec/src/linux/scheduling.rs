@@ -19,7 +19,11 @@ pub fn set(pid: i32, turn: Turn) -> io::Result<()> {
         Turn::Ahead => (libc::SCHED_RR, 1),
     };
     // What a measured process starts is measured with it; what others start is not.
-    let inherits = if pid == 0 { libc::SCHED_RESET_ON_FORK } else { 0 };
+    let inherits = if pid == 0 {
+        libc::SCHED_RESET_ON_FORK
+    } else {
+        0
+    };
     let parameters = libc::sched_param {
         sched_priority: priority,
     };

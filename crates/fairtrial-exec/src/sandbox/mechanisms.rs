@@ -47,6 +47,7 @@ pub(crate) fn in_force(call: &Call, mode: Mode, means: &Means) -> InForce {
         mode: mode.name(),
         mechanisms,
         counters: Counters::default(),
+        elsewhere: None,
     }
 }
 

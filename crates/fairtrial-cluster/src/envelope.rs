@@ -1,0 +1,23 @@
+//! What travels: calls to agents, results back. Pure; nothing here is sent, stored or unpickled.
+//!
+//! Both are JSON objects, so that a field which an older side does not know is ignored (CL-40) and people can read what
+//! is in the server. Bytes are base64; what does not fit is a blob, named by its digest and size.
+
+mod call;
+mod carried;
+mod outcome;
+mod result;
+mod sandbox;
+mod task;
+#[cfg(test)]
+mod tests;
+
+pub use carried::{Blob, Carried, Outgoing, OutgoingBody};
+pub use outcome::OutcomeRecord;
+pub use result::{ErrorCode, ResultEnvelope, Sealed, TaskError, Told};
+pub use task::{BlobUse, Needs, PROTOCOL, PackedParts, SealedTask, TaskEnvelope, UnreadableTask};
+
+/// A task's envelope is at most this long.
+pub const MAX_TASK_BYTES: usize = 16 << 10;
+/// A result's envelope is at most this long.
+pub const MAX_RESULT_BYTES: usize = 64 << 10;

@@ -1,0 +1,286 @@
+//! A call as it travels.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use fairtrial_exec::{
+    Arguments, Call, CommandWork, HostTerms, PickledWork, PythonTerms, SourceWork, Work,
+};
+use serde::{Deserialize, Serialize};
+
+use super::carried::{Blob, Carried};
+use super::sandbox::{LimitsRecord, SandboxRecord, nanoseconds};
+
+/// Text of the system, which need not be UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum OsText {
+    Text(String),
+    Bytes { base64: String },
+}
+
+impl OsText {
+    pub(super) fn of(text: &OsStr) -> Self {
+        match text.to_str() {
+            Some(text) => Self::Text(text.to_owned()),
+            None => Self::Bytes {
+                base64: STANDARD.encode(text.as_bytes()),
+            },
+        }
+    }
+
+    pub(super) fn to_os(&self) -> OsString {
+        match self {
+            Self::Text(text) => text.into(),
+            Self::Bytes { base64 } => {
+                OsString::from_vec(STANDARD.decode(base64).unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// As [`Call`], without what only means something where it was made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct CallRecord {
+    pub(super) work: WorkRecord,
+    #[serde(default)]
+    env: Vec<(OsText, Option<OsText>)>,
+    cwd: Option<OsText>,
+    timeout_ns: Option<u64>,
+    pub(super) queue_timeout_ns: Option<u64>,
+    #[serde(default)]
+    term_grace_ns: u64,
+    #[serde(default)]
+    cancel_grace_ns: u64,
+    limits: LimitsRecord,
+    pub(super) sandbox: SandboxRecord,
+    capture_bytes: u64,
+}
+
+/// As [`Work`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(super) enum WorkRecord {
+    Source {
+        source: Carried,
+        filename: String,
+        function: String,
+        arguments: Carried,
+        python: PythonRecord,
+    },
+    Pickled {
+        body: Carried,
+        python: PythonRecord,
+    },
+    Command {
+        argv: Vec<OsText>,
+        stdin: Carried,
+    },
+}
+
+/// As [`PythonTerms`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct PythonRecord {
+    pub(super) python: String,
+    /// Packed directories.
+    #[serde(default)]
+    pub(super) path: Vec<Blob>,
+    #[serde(default)]
+    preload: Vec<String>,
+    isolation: String,
+    result: String,
+    host: Option<HostRecord>,
+}
+
+/// As [`HostTerms`]. The key of the host's managers stays with the host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct HostRecord {
+    sys_path: Vec<OsText>,
+    argv: Vec<OsText>,
+    #[serde(default)]
+    faulthandler: bool,
+    initializer: Option<Carried>,
+}
+
+/// What of a call lies elsewhere and has been fetched, in the order of [`CallRecord::pieces`].
+pub(super) type Fetch<'a> = &'a mut dyn FnMut(&Blob) -> Option<Arguments>;
+
+impl CallRecord {
+    /// Of a call with its packed directories, everything small. Large arguments are `file`s, given by their blobs.
+    pub(super) fn of(call: &Call, path: Vec<Blob>, file: Option<Blob>) -> Self {
+        let carried = |arguments: &Arguments| match (arguments, file) {
+            (Arguments::Bytes(bytes), _) => Carried::here(bytes),
+            (Arguments::File { .. }, Some(blob)) => Carried::Blob(blob),
+            (Arguments::File { size, .. }, None) => Carried::Blob(Blob {
+                blob: String::new(),
+                size: *size,
+            }),
+        };
+        let work = match &call.work {
+            Work::Source(work) => WorkRecord::Source {
+                source: Carried::here(work.source.as_bytes()),
+                filename: work.filename.clone(),
+                function: work.function.clone(),
+                arguments: carried(&work.arguments),
+                python: PythonRecord::of(&work.python, path),
+            },
+            Work::Pickled(work) => WorkRecord::Pickled {
+                body: carried(&work.body),
+                python: PythonRecord::of(&work.python, path),
+            },
+            Work::Command(work) => WorkRecord::Command {
+                argv: work.argv.iter().map(|word| OsText::of(word)).collect(),
+                stdin: Carried::here(&work.stdin),
+            },
+        };
+        let text = |text: &OsString| OsText::of(text);
+        Self {
+            work,
+            env: call
+                .env
+                .iter()
+                .map(|(name, value)| (text(name), value.as_ref().map(text)))
+                .collect(),
+            cwd: call.cwd.as_ref().map(|cwd| OsText::of(cwd.as_os_str())),
+            timeout_ns: call.timeout.map(nanoseconds),
+            queue_timeout_ns: call.queue_timeout.map(nanoseconds),
+            term_grace_ns: nanoseconds(call.term_grace),
+            cancel_grace_ns: nanoseconds(call.cancel_grace),
+            limits: (&call.limits).into(),
+            sandbox: (&call.sandbox).into(),
+            capture_bytes: call.capture_bytes,
+        }
+    }
+
+    /// Everything that may be long.
+    pub(super) fn pieces(&mut self) -> Vec<&mut Carried> {
+        match &mut self.work {
+            WorkRecord::Source {
+                source, arguments, ..
+            } => vec![source, arguments],
+            WorkRecord::Pickled { body, python } => {
+                let host = python.host.as_mut();
+                let initializer = host.and_then(|host| host.initializer.as_mut());
+                [Some(body), initializer].into_iter().flatten().collect()
+            }
+            WorkRecord::Command { stdin, .. } => vec![stdin],
+        }
+    }
+
+    /// The call, with directories unpacked at `path` and blobs as `fetch` gives them; `None` if a word in it is not
+    /// known here, or a blob is not there.
+    pub(super) fn to_call(&self, path: Vec<PathBuf>, fetch: Fetch<'_>) -> Option<Call> {
+        let mut call = Call::new(self.work.to_work(path, fetch)?);
+        let env = self.env.iter();
+        let env = env.map(|(name, value)| (name.to_os(), value.as_ref().map(OsText::to_os)));
+        call.env = env.collect::<BTreeMap<_, _>>();
+        call.cwd = self.cwd.as_ref().map(|cwd| cwd.to_os().into());
+        call.timeout = self.timeout_ns.map(Duration::from_nanos);
+        // The server sees to it: the agent's own queue is empty.
+        call.queue_timeout = None;
+        call.term_grace = Duration::from_nanos(self.term_grace_ns);
+        call.cancel_grace = Duration::from_nanos(self.cancel_grace_ns);
+        call.limits = self.limits.to_limits();
+        call.sandbox = self.sandbox.to_sandbox()?;
+        call.capture_bytes = self.capture_bytes;
+        Some(call)
+    }
+
+    pub(super) fn python(&self) -> Option<&PythonRecord> {
+        match &self.work {
+            WorkRecord::Source { python, .. } | WorkRecord::Pickled { python, .. } => Some(python),
+            WorkRecord::Command { .. } => None,
+        }
+    }
+}
+
+impl WorkRecord {
+    fn to_work(&self, path: Vec<PathBuf>, fetch: Fetch<'_>) -> Option<Work> {
+        Some(match self {
+            Self::Source {
+                source,
+                filename,
+                function,
+                arguments,
+                python,
+            } => Work::Source(SourceWork {
+                source: String::from_utf8(whole(source, fetch)?).ok()?,
+                filename: filename.clone(),
+                function: function.clone(),
+                arguments: taken(arguments, fetch)?,
+                python: python.to_terms(path, fetch)?,
+            }),
+            Self::Pickled { body, python } => Work::Pickled(PickledWork {
+                body: taken(body, fetch)?,
+                python: python.to_terms(path, fetch)?,
+            }),
+            Self::Command { argv, stdin } => Work::Command(CommandWork {
+                argv: argv.iter().map(OsText::to_os).collect(),
+                stdin: whole(stdin, fetch)?,
+            }),
+        })
+    }
+}
+
+impl PythonRecord {
+    fn of(terms: &PythonTerms, path: Vec<Blob>) -> Self {
+        let texts = |texts: &[OsString]| texts.iter().map(|text| OsText::of(text)).collect();
+        Self {
+            python: terms.python.clone(),
+            path,
+            preload: terms.preload.clone(),
+            isolation: terms.isolation.to_string(),
+            result: terms.result.to_string(),
+            host: terms.host.as_ref().map(|host| HostRecord {
+                sys_path: texts(&host.sys_path),
+                argv: texts(&host.argv),
+                faulthandler: host.faulthandler,
+                initializer: host.initializer.as_ref().map(|bytes| Carried::here(bytes)),
+            }),
+        }
+    }
+
+    fn to_terms(&self, path: Vec<PathBuf>, fetch: Fetch<'_>) -> Option<PythonTerms> {
+        let host = match &self.host {
+            Some(host) => Some(Arc::new(HostTerms {
+                sys_path: host.sys_path.iter().map(OsText::to_os).collect(),
+                argv: host.argv.iter().map(OsText::to_os).collect(),
+                faulthandler: host.faulthandler,
+                authkey: None,
+                initializer: match &host.initializer {
+                    Some(initializer) => Some(whole(initializer, fetch)?),
+                    None => None,
+                },
+            })),
+            None => None,
+        };
+        Some(PythonTerms {
+            python: self.python.clone(),
+            python_path: path,
+            preload: self.preload.clone(),
+            isolation: self.isolation.parse().ok()?,
+            result: self.result.parse().ok()?,
+            host,
+        })
+    }
+}
+
+fn taken(carried: &Carried, fetch: Fetch<'_>) -> Option<Arguments> {
+    match carried.bytes() {
+        Ok(bytes) => Some(Arguments::Bytes(bytes)),
+        Err(blob) => fetch(blob),
+    }
+}
+
+fn whole(carried: &Carried, fetch: Fetch<'_>) -> Option<Vec<u8>> {
+    match taken(carried, fetch)? {
+        Arguments::Bytes(bytes) => Some(bytes),
+        Arguments::File { .. } => None,
+    }
+}

@@ -1,0 +1,140 @@
+//! Bytes in an envelope, or beside it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use fairtrial_exec::Body;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// Bytes: in the envelope, or in a blob.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Carried {
+    /// Here, as people read it.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// Here.
+    Bytes {
+        /// In base64.
+        base64: String,
+    },
+    /// In the store.
+    Blob(Blob),
+}
+
+/// What is in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blob {
+    /// SHA-256 in hexadecimal.
+    pub blob: String,
+    /// In bytes.
+    pub size: u64,
+}
+
+/// What has to be in the store before an envelope may be read.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Its name there.
+    pub blob: Blob,
+    /// What it holds.
+    pub body: OutgoingBody,
+}
+
+/// What a blob is made of.
+#[derive(Clone, Debug)]
+pub enum OutgoingBody {
+    /// In memory.
+    Bytes(Vec<u8>),
+    /// The first bytes of a file.
+    File(Arc<OwnedFd>),
+    /// A value, perhaps mapped.
+    Value(Arc<Body>),
+}
+
+impl Carried {
+    /// In the envelope, as text where that is possible.
+    #[must_use]
+    pub fn here(bytes: &[u8]) -> Self {
+        match std::str::from_utf8(bytes) {
+            // Control characters would each take six bytes of JSON.
+            Ok(text) if !text.bytes().any(|byte| byte < b' ' && byte != b'\n') => Self::Text {
+                text: text.to_owned(),
+            },
+            _ => Self::Bytes {
+                base64: STANDARD.encode(bytes),
+            },
+        }
+    }
+
+    /// How much of an envelope it takes, about.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        match self {
+            Self::Text { text } => text.len(),
+            Self::Bytes { base64 } => base64.len(),
+            Self::Blob(_) => 0,
+        }
+    }
+
+    /// The bytes, if they are here; those of a blob are asked for from the store.
+    pub fn bytes(&self) -> Result<Vec<u8>, &Blob> {
+        match self {
+            Self::Text { text } => Ok(text.clone().into_bytes()),
+            // What is no base64 is found when the envelope is read.
+            Self::Bytes { base64 } => Ok(STANDARD.decode(base64).unwrap_or_default()),
+            Self::Blob(blob) => Err(blob),
+        }
+    }
+
+    /// Whether what is here can be read.
+    pub(super) fn is_sound(&self) -> bool {
+        match self {
+            Self::Text { .. } => true,
+            Self::Bytes { base64 } => STANDARD.decode(base64).is_ok(),
+            Self::Blob(blob) => {
+                let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+                blob.blob.len() == 64 && blob.blob.bytes().all(hex)
+            }
+        }
+    }
+
+    /// Puts what is here into a blob; what is in one already stays there.
+    pub(super) fn put_aside(&mut self) -> Option<Outgoing> {
+        let bytes = self.bytes().ok()?;
+        let outgoing = Outgoing::of(bytes);
+        *self = Self::Blob(outgoing.blob.clone());
+        Some(outgoing)
+    }
+}
+
+impl Outgoing {
+    /// A blob of these bytes.
+    #[must_use]
+    pub fn of(bytes: Vec<u8>) -> Self {
+        let blob = Blob {
+            blob: hex(&Sha256::digest(&bytes)),
+            size: bytes.len() as u64,
+        };
+        Self {
+            blob,
+            body: OutgoingBody::Bytes(bytes),
+        }
+    }
+}
+
+/// Lower case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| {
+        [
+            DIGITS[usize::from(byte >> 4)],
+            DIGITS[usize::from(byte & 15)],
+        ]
+    });
+    digits.map(char::from).collect()
+}

@@ -1,0 +1,179 @@
+//! The envelope of a result.
+
+use fairtrial_exec::{Body, EngineError, Outcome};
+use serde::{Deserialize, Serialize};
+
+use super::MAX_RESULT_BYTES;
+use super::carried::{Blob, Outgoing};
+use super::outcome::OutcomeRecord;
+use super::task::PROTOCOL;
+
+/// What became of a task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResultEnvelope {
+    /// By which version.
+    pub protocol: String,
+    /// Of the lease that it was made under; none if dispatch itself recorded it.
+    pub token: Option<(String, u64)>,
+    /// Who made it.
+    pub agent: Option<String>,
+    /// What became of it.
+    #[serde(flatten)]
+    pub told: Told,
+}
+
+/// The two kinds of results.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Told {
+    /// A trial took place, or was called off.
+    Outcome {
+        /// How it went.
+        outcome: Box<OutcomeRecord>,
+    },
+    /// None did.
+    Error {
+        /// Why.
+        error: TaskError,
+    },
+}
+
+/// Why a task has no outcome.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct TaskError {
+    /// For programs.
+    pub code: ErrorCode,
+    /// For people.
+    pub message: String,
+}
+
+/// Why a task has no outcome, for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// Agents that had it were lost, or their engines failed.
+    Lost,
+    /// Its envelope cannot be read by any agent.
+    Invalid,
+    /// Something it needs is not in the store.
+    BlobMissing,
+    /// Something it needs, or its value, is not what was stored.
+    BlobCorrupt,
+    /// Its value does not fit, and there is no store.
+    NoStore,
+    /// Made by a later version.
+    #[serde(other)]
+    Other,
+}
+
+/// An envelope ready to be sent.
+#[derive(Clone, Debug)]
+pub struct Sealed {
+    /// The envelope.
+    pub bytes: Vec<u8>,
+    /// What has to be in the store first.
+    pub outgoing: Vec<Outgoing>,
+}
+
+impl ResultEnvelope {
+    /// Of an outcome.
+    #[must_use]
+    pub fn seal(outcome: Outcome, token: (String, u64), agent: &str) -> Sealed {
+        let mut outgoing = Vec::new();
+        let record = OutcomeRecord::of(outcome, &mut outgoing);
+        let mut envelope = Self::new(
+            Told::Outcome {
+                outcome: Box::new(record),
+            },
+            Some(token),
+            Some(agent),
+        );
+        let mut bytes = envelope.to_bytes();
+        while bytes.len() > MAX_RESULT_BYTES {
+            let Told::Outcome { outcome } = &mut envelope.told else {
+                break;
+            };
+            let Some(piece) = outcome.put_longest_aside() else {
+                break; // names and numbers alone are not that long
+            };
+            outgoing.push(piece);
+            bytes = envelope.to_bytes();
+        }
+        Sealed { bytes, outgoing }
+    }
+
+    /// Of an error.
+    #[must_use]
+    pub fn of_error(error: TaskError, token: (String, u64), agent: &str) -> Vec<u8> {
+        Self::new(Told::Error { error }, Some(token), Some(agent)).to_bytes()
+    }
+
+    fn new(told: Told, token: Option<(String, u64)>, agent: Option<&str>) -> Self {
+        Self {
+            protocol: format!("{}.{}", PROTOCOL.0, PROTOCOL.1),
+            token,
+            agent: agent.map(str::to_owned),
+            told,
+        }
+    }
+
+    /// From the bytes of one.
+    pub fn read(bytes: &[u8]) -> Result<Self, TaskError> {
+        serde_json::from_slice(bytes).map_err(|error| TaskError {
+            code: ErrorCode::Invalid,
+            message: format!("the recorded result cannot be read: {error}"),
+        })
+    }
+
+    /// What has to be fetched before it can be used.
+    #[must_use]
+    pub fn blobs(&self) -> Vec<&Blob> {
+        match &self.told {
+            Told::Outcome { outcome } => outcome.blobs(),
+            Told::Error { .. } => Vec::new(),
+        }
+    }
+
+    /// The outcome, with blobs as `fetch` gives them.
+    pub fn to_outcome(
+        &self,
+        fetch: impl FnMut(&Blob) -> Option<Body>,
+    ) -> Result<Outcome, TaskError> {
+        match &self.told {
+            Told::Outcome { outcome } => outcome.to_outcome(fetch).ok_or_else(|| TaskError {
+                code: ErrorCode::Invalid,
+                message: "the recorded result holds a word that is not known here".to_owned(),
+            }),
+            Told::Error { error } => Err(error.clone()),
+        }
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("made of what JSON has")
+    }
+}
+
+impl From<TaskError> for EngineError {
+    fn from(error: TaskError) -> Self {
+        Self::Elsewhere {
+            code: error.code.name(),
+            problem: error.message,
+        }
+    }
+}
+
+impl ErrorCode {
+    /// The name in the public contract.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Invalid => "invalid",
+            Self::BlobMissing => "blob_missing",
+            Self::BlobCorrupt => "blob_corrupt",
+            Self::NoStore => "no_store",
+            Self::Other => "other",
+        }
+    }
+}

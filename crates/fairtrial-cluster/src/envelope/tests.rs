@@ -1,0 +1,235 @@
+//! Envelopes there and back.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairtrial_exec::{
+    Arguments, Body, Call, Captured, Counters, EncodedValue, ErrorReport, Exit, HostTerms, InForce,
+    Isolation, KilledBy, Level, MeasuredBy, Mechanism, Metrics, Outcome, PeakSource, PickledWork,
+    PythonTerms, Resource, ResultFormat, Sandbox, State, Verdict, Work,
+};
+
+use super::*;
+
+fn source_call(source: &str, arguments: Vec<u8>) -> Call {
+    Call::source(source, "f", arguments)
+}
+
+fn sealed(call: &Call) -> SealedTask {
+    TaskEnvelope::seal(call, "key", PackedParts::default(), None).expect("it fits")
+}
+
+/// The call that an agent makes of it, with what lies beside the envelope.
+fn opened(sealed: &SealedTask, path: Vec<PathBuf>) -> Call {
+    let envelope = TaskEnvelope::read(&sealed.bytes).expect("just made");
+    let fetch = |blob: &Blob| {
+        let piece = sealed.outgoing.iter().find(|piece| piece.blob == *blob)?;
+        match &piece.body {
+            OutgoingBody::Bytes(bytes) => Some(Arguments::Bytes(bytes.clone())),
+            _ => None,
+        }
+    };
+    envelope.to_call(path, fetch).expect("all is known")
+}
+
+fn everything() -> Call {
+    let mut call = source_call("def f():\n    return 1\n", vec![0, 1, 255]);
+    call.env.insert("A".into(), Some("b".into()));
+    call.env.insert("GONE".into(), None);
+    call.cwd = Some("/tmp".into());
+    call.timeout = Some(Duration::from_millis(1500));
+    call.term_grace = Duration::from_millis(20);
+    call.cancel_grace = Duration::from_millis(30);
+    call.limits.cpu = Some(Duration::from_secs(3));
+    call.limits.set(Resource::Memory, Some(1 << 30));
+    call.limits.set(Resource::Processes, None);
+    call.sandbox = Sandbox::new(Level::Strict);
+    call.sandbox.read = vec!["/data".into()];
+    call.sandbox.cpus = Some(vec![0, 3]);
+    call.capture_bytes = 77;
+    let terms = call.python_mut().expect("a source call");
+    terms.python = "python3.12".into();
+    terms.preload = vec!["json".into()];
+    terms.isolation = Isolation::Fresh;
+    call
+}
+
+/// CL-1, CL-13
+#[test]
+fn a_call_arrives_as_it_was_sent() {
+    let mut command = Call::command(["cat", "-"]);
+    let Work::Command(work) = &mut command.work else {
+        unreachable!("made as one");
+    };
+    work.stdin = b"\xff\x00in".to_vec();
+    work.argv
+        .push(std::os::unix::ffi::OsStringExt::from_vec(vec![0xff, b'a']));
+    let pickled = Call::new(Work::Pickled(PickledWork {
+        body: Arguments::Bytes(vec![128, 5]),
+        python: PythonTerms {
+            result: ResultFormat::Pickle,
+            host: Some(Arc::new(HostTerms {
+                sys_path: vec!["/lib".into()],
+                argv: vec!["main".into()],
+                faulthandler: true,
+                authkey: None,
+                initializer: Some(vec![1, 2, 3]),
+            })),
+            ..PythonTerms::default()
+        },
+    }));
+    for call in [everything(), command, pickled] {
+        assert_eq!(opened(&sealed(&call), Vec::new()), call);
+    }
+}
+
+/// CL-13: what does not fit goes beside it, the longest first.
+#[test]
+fn an_envelope_never_passes_its_size_whatever_the_call_holds() {
+    let long = "x = 1\n".repeat(5_000);
+    for (source, arguments, beside) in [
+        ("def f(): pass".to_owned(), vec![7; 100], 0),
+        (long.clone(), vec![7; 100], 1),
+        ("def f(): pass".to_owned(), vec![7; 40_000], 1),
+        (long, vec![7; 40_000], 2),
+    ] {
+        let call = source_call(&source, arguments);
+        let sealed = sealed(&call);
+        assert!(
+            sealed.bytes.len() <= MAX_TASK_BYTES,
+            "{}",
+            sealed.bytes.len()
+        );
+        assert_eq!(sealed.outgoing.len(), beside);
+        assert_eq!(opened(&sealed, Vec::new()), call);
+    }
+    let mut call = Call::command(["true"]);
+    call.env
+        .insert("LONG".into(), Some("x".repeat(20_000).into()));
+    let refused = TaskEnvelope::seal(&call, "key", PackedParts::default(), None);
+    assert!(matches!(refused, Err(UnreadableTask::TooLong(20_000..))));
+}
+
+/// CL-14: the same call gives the same bytes.
+#[test]
+fn equal_calls_have_equal_envelopes() {
+    assert_eq!(sealed(&everything()).bytes, sealed(&everything()).bytes);
+    let mut other = everything();
+    other.timeout = None;
+    assert_ne!(sealed(&everything()).bytes, sealed(&other).bytes);
+}
+
+/// CL-40, CL-23, CL-24: as recorded from a version that has more to say.
+#[test]
+fn of_a_newer_minor_version_the_unknown_is_ignored_and_of_another_major_one_all_is_refused() {
+    let bytes = sealed(&everything()).bytes;
+    let mut newer: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
+    newer["protocol"] = "1.1".into();
+    newer["colour"] = "red".into();
+    newer["call"]["taste"] = serde_json::json!({"sweet": true});
+    let read = TaskEnvelope::read(newer.to_string().as_bytes()).expect("a newer minor version");
+    assert_eq!(read.to_call(Vec::new(), |_| None).unwrap(), everything());
+    newer["protocol"] = "2.0".into();
+    let refused = TaskEnvelope::read(newer.to_string().as_bytes());
+    assert!(matches!(refused, Err(UnreadableTask::OtherProtocol { theirs }) if theirs == "2.0"));
+    for damaged in [&b"{"[..], b"[]", b"{}", &bytes[..bytes.len() / 2]] {
+        let refused = TaskEnvelope::read(damaged);
+        assert!(
+            matches!(refused, Err(UnreadableTask::Damaged(_))),
+            "{refused:?}"
+        );
+    }
+}
+
+fn outcome(value: Vec<u8>, output: usize) -> Outcome {
+    Outcome {
+        verdict: Verdict::Exception,
+        value: Some(EncodedValue {
+            format: ResultFormat::Data,
+            body: Body::Inline(value),
+        }),
+        error: Some(ErrorReport {
+            kind: "ValueError".into(),
+            message: "bad \u{1F600}".into(),
+            traceback: "Traceback\n".into(),
+            exception: Some(vec![1, 2]),
+        }),
+        exit: Some(Exit::Signal(9)),
+        killed_by: Some(KilledBy::Outside),
+        stdout: Captured {
+            head: vec![b'a'; output],
+            tail: vec![0xff; output / 2],
+            dropped: 5,
+        },
+        stderr: Captured::default(),
+        metrics: Metrics {
+            wall_ns: Some(1),
+            peak_source: Some(PeakSource::Cgroup),
+            worker_id: Some("abc".into()),
+            measured_by: Some(MeasuredBy::Worker),
+            ..Metrics::default()
+        },
+        in_force: InForce {
+            requested: Level::Limits,
+            effective: Level::None,
+            mode: "fresh",
+            mechanisms: vec![Mechanism::new("memory", State::Sampled, "rss of the tree")],
+            counters: Counters {
+                minor_faults: Some(3),
+                ..Counters::default()
+            },
+            ..InForce::default()
+        },
+        upper: None,
+    }
+}
+
+/// CL-1, CL-13
+#[test]
+fn an_outcome_arrives_as_it_was_sent_and_its_envelope_fits() {
+    let id = serde_json::json!("id");
+    for (value, output, beside) in [
+        (10, 10, 0),
+        (100_000, 10, 1),
+        (10, 60_000, 1),
+        (50_000, 500_000, 3),
+    ] {
+        let mut data = vec![b'b'];
+        data.extend((value as u64).to_le_bytes());
+        data.extend(vec![42; value]);
+        let sent = outcome(data.clone(), output).to_json(&id).expect("a value");
+        let sealed = ResultEnvelope::seal(outcome(data, output), ("1-1".into(), 2), "here");
+        assert!(sealed.bytes.len() <= MAX_RESULT_BYTES);
+        assert_eq!(sealed.outgoing.len(), beside);
+        let read = ResultEnvelope::read(&sealed.bytes).expect("just made");
+        assert_eq!(read.token, Some(("1-1".into(), 2)));
+        let arrived = read.to_outcome(|blob| {
+            let piece = sealed.outgoing.iter().find(|piece| piece.blob == *blob)?;
+            Some(Body::Inline(match &piece.body {
+                OutgoingBody::Bytes(bytes) => bytes.clone(),
+                OutgoingBody::Value(body) => body.bytes().to_vec(),
+                OutgoingBody::File(_) => return None,
+            }))
+        });
+        let arrived = arrived.expect("all is known");
+        assert_eq!(arrived.to_json(&id).expect("a value"), sent);
+        assert_eq!(
+            arrived.error.and_then(|error| error.exception),
+            Some(vec![1, 2])
+        );
+    }
+}
+
+/// CL-30: as dispatch writes them by itself.
+#[test]
+fn an_error_is_told_by_its_name() {
+    let bytes = br#"{"protocol": "1.0", "kind": "error", "token": null, "agent": null,
+        "error": {"code": "lost", "message": "3 agents were lost with it"}}"#;
+    let read = ResultEnvelope::read(bytes).expect("as the script writes it");
+    let error = read.to_outcome(|_| None).expect_err("an error");
+    assert_eq!(error.code, ErrorCode::Lost);
+    let error = fairtrial_exec::EngineError::from(error);
+    assert!(error.is_final());
+    assert_eq!(error.to_string(), "3 agents were lost with it (lost)");
+}
