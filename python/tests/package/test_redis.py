@@ -9,8 +9,9 @@ import threading
 import time
 from pathlib import Path
 
-import fairtrial as ft
 import pytest
+
+import fairtrial as ft
 
 ADD = "def add(a, b): return a + b"
 PATIENCE_S = 60

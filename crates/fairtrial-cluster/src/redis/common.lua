@@ -87,26 +87,6 @@ local function refused(record, name, nonce)
   return refusal and refusal.nonce == nonce
 end
 
--- Adds an open task to the end of its stream again.
-local function add_anew(task, record)
-  drop(record.class, record.entry)
-  redis.call('HDEL', TASK, field_of(record.class, record.entry))
-  record.entry = redis.call('XADD', STREAMS[record.class], '*', 'task', task)
-  save(task, record)
-  event('call.requeued', task, nil, '{"reason":"its entry was deleted"}')
-  wake(record.class)
-end
-
--- Acknowledges an entry that was deleted; its task, if open, is added anew. Whether it was.
-local function restore(class, entry)
-  local task = redis.call('HGET', TASK, field_of(class, entry))
-  local record = task and load(task)
-  drop(class, entry)
-  if not record or record.entry ~= entry then return false end
-  add_anew(task, record)
-  return true
-end
-
 -- Stores the one result of a task, and forgets the task.
 local function finish(task, record, result, agent, complete)
   drop(record.class, record.entry)
@@ -138,6 +118,30 @@ end
 
 local function is_cancelled(task)
   return redis.call('HGET', META, 'state') == 'cancelled' or redis.call('SISMEMBER', CANCEL, task) == 1
+end
+
+-- Adds an open task to the end of its stream again, unless it was cancelled.
+local function add_anew(task, record)
+  if is_cancelled(task) then
+    record_verdict(task, record, 'cancelled', 'cancelled while it ran', now_ms())
+    return
+  end
+  drop(record.class, record.entry)
+  redis.call('HDEL', TASK, field_of(record.class, record.entry))
+  record.entry = redis.call('XADD', STREAMS[record.class], '*', 'task', task)
+  save(task, record)
+  event('call.requeued', task, nil, '{"reason":"its entry was deleted"}')
+  wake(record.class)
+end
+
+-- Acknowledges an entry that was deleted; its task, if open, is added anew. Whether it was.
+local function restore(class, entry)
+  local task = redis.call('HGET', TASK, field_of(class, entry))
+  local record = task and load(task)
+  drop(class, entry)
+  if not record or record.entry ~= entry then return false end
+  add_anew(task, record)
+  return true
 end
 
 -- Gives an entry to the next lease. One that was cancelled meanwhile is recorded so instead: false.
