@@ -7,6 +7,7 @@
 mod connector;
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::io::{self, Read};
 use std::time::{Duration, SystemTime};
 
@@ -38,10 +39,17 @@ const MOST_PARTS: u64 = 10_000;
 /// What is older is stored again, so that no sweep takes it while a task that names it is on its way.
 const STALE: Duration = Duration::from_secs(12 * 3600);
 
-#[derive(Debug)]
 pub(super) struct S3 {
     store: AmazonS3,
     prefix: String,
+}
+
+/// Says nothing of credentials and keys.
+impl fmt::Debug for S3 {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = out.debug_struct("S3");
+        shown.field("prefix", &self.prefix).finish_non_exhaustive()
+    }
 }
 
 /// What the URL of such a store says.

@@ -179,6 +179,19 @@ async fn a_check_writes_reads_deletes_and_leaves_nothing() {
     }
 }
 
+/// CL-48
+#[test]
+fn a_store_shown_shows_no_secret() {
+    for kind in KINDS {
+        let shown = format!("{:?}", Bench::new(kind).store);
+        let secrets = [server::TOKEN, server::SECRET_KEY, server::KEY_ID];
+        assert!(
+            !secrets.iter().any(|secret| shown.contains(secret)),
+            "{shown}"
+        );
+    }
+}
+
 /// CL-50: eight store the same blob at once, and more wait.
 #[tokio::test]
 async fn many_at_once_store_one_blob() {
