@@ -17,7 +17,6 @@ mod node;
 mod options;
 mod pack;
 mod redis;
-mod rounds;
 mod terms;
 
 pub use self::redis::{Endpoint, RedisDispatch, Suited};
@@ -37,7 +36,6 @@ pub use names::{Agent, BadName, Class, Consumer, QueueName, StreamId, TaskId, To
 pub use node::{NodeAgent, NodeConfig, NodeError, Stop};
 pub use options::{BadOption, Options};
 pub use pack::{CachedTree, MOST_BYTES, PackError, TreeCache, pack};
-pub use rounds::Rounds;
 pub use terms::{
     Commit, Lease, MAX_ENVELOPE, MAX_RESULT, NODE_LOST_AFTER, NewEvent, Node, NodeState,
     OWNER_DEAD_AFTER, Owner, Refusal, Release, Task, Terms, Verdicts,
