@@ -31,6 +31,7 @@ mod slots;
 mod sources;
 mod standing;
 mod telling;
+mod unseen;
 mod worktrees;
 
 pub use checklist::Checklist;

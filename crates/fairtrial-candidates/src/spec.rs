@@ -138,6 +138,14 @@ impl Spec {
         })
     }
 
+    /// What people should know of a search that has nothing to begin with.
+    #[must_use]
+    pub(crate) fn idle_search(&self) -> Option<String> {
+        let is_idle = self.search.is_some() && self.candidates.is_empty();
+        let warning = "there are no candidates: a `search` betters those it is given, and asks for no first ones";
+        is_idle.then(|| warning.to_owned())
+    }
+
     /// Why there is nobody to ask, where a search is wanted: for those who have no function to stand in.
     #[must_use]
     pub fn missing_proposer(&self) -> Option<Fault> {

@@ -198,7 +198,7 @@ pub(crate) fn refused(error: EvaluateError) -> PyErr {
     match error {
         EvaluateError::Invalid(problem) => wrong(problem),
         EvaluateError::NotEmpty(path) => PyFileExistsError::new_err(format!(
-            "`{}` is not empty; go on with it by `resume=True`, or name another `output`",
+            "`{}` is not empty; go on with it by `resume=True`, or remove it, or name another `output`",
             path.display()
         )),
         EvaluateError::Engine(error) => engine_error(error),

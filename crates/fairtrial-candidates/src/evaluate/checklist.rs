@@ -69,10 +69,10 @@ impl Checklist {
         let ids = wide(|one| one.0.as_deref().map_or(1, str::len));
         let names = wide(|one| one.1.chars().count());
         let head = format!(
-            "base {} · {} files · {} candidates, {} to be tried · test commands: {} · bench commands: {}",
+            "base {} · {} · {}, {} to be tried · test commands: {} · bench commands: {}",
             self.base.label,
-            self.base.files,
-            self.candidates.len(),
+            counted(self.base.files, "file"),
+            counted(self.candidates.len() as u64, "candidate"),
             self.to_run,
             self.tests,
             self.benches
@@ -105,4 +105,9 @@ impl Checklist {
             "warnings": self.warnings,
         })
     }
+}
+
+fn counted(number: u64, what: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{ending}")
 }

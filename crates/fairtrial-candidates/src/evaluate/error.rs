@@ -13,7 +13,7 @@ pub enum EvaluateError {
     #[error("{0}")]
     Invalid(String),
     /// Results are where they would go, and nobody asked to go on with them (CA-96).
-    #[error("`{}` is not empty (go on with it by --resume, or name another directory)", .0.display())]
+    #[error("`{}` is not empty (go on with it by --resume, or remove it, or name another directory)", .0.display())]
     NotEmpty(PathBuf),
     /// The base cannot be compared with.
     #[error("baseline unusable: {0}")]

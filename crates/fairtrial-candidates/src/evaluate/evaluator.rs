@@ -14,7 +14,7 @@ use super::course::{Course, Start};
 use super::error::EvaluateError;
 use super::event::Event;
 use super::field::Field;
-use super::outputs::write_report;
+use super::outputs::{write_proposed, write_report};
 use super::prepare::{Places, Reception, Tools, base_of, freeze, given, list, protect};
 use super::racing::Races;
 use super::scene::{Scene, directory, facts};
@@ -111,7 +111,10 @@ impl Evaluator {
         let mut field = Field::default();
         let (_, warning) = reception.take_in(&mut field, newcomers).await?;
         let warnings = listing.warnings.iter().cloned().chain(warning);
-        let warnings = warnings.chain(field.doubts(0)).collect();
+        let warnings = warnings
+            .chain(self.spec.idle_search())
+            .chain(field.doubts(0))
+            .collect();
         Ok(Checklist::new(
             &self.spec,
             facts(&listing, frozen.hash()),
@@ -160,6 +163,7 @@ impl Evaluator {
         course.scene.look_at_the_tree();
         let mut report = standing::report(&self.spec, &course)?;
         write_report(&places.output, &report)?;
+        write_proposed(&places.output, &course.field)?;
         // What is found out stays, whatever becomes of this.
         report.profile = self.profile(course.scene, &course.field, &report).await;
         if report.profile.is_some() {

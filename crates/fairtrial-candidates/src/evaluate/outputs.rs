@@ -3,15 +3,23 @@
 use std::fs;
 use std::path::Path;
 
+use serde_json::json;
+
 use super::error::EvaluateError;
+use super::field::Field;
 use super::telling::{RUNS, read_runs};
 use crate::evaluation::{EvaluationReport, REPORT_VERSION};
 use crate::measure::Run;
+use crate::search::sources;
+use crate::stage::Origin;
 
 /// The report.
 const REPORT: &str = "evaluation.json";
 /// The report for people.
 const PAGE: &str = "report.html";
+
+/// The candidates of proposers.
+const PROPOSED: &str = "proposed.jsonl";
 
 /// Writes the report, and the page, each whole or not at all.
 pub(crate) fn write_report(output: &Path, report: &EvaluationReport) -> Result<(), EvaluateError> {
@@ -19,6 +27,24 @@ pub(crate) fn write_report(output: &Path, report: &EvaluationReport) -> Result<(
     write_whole(&output.join(REPORT), text + "\n")?;
     let runs = runs_of(output)?;
     write_whole(&output.join(PAGE), report.html(&runs))
+}
+
+/// Writes what proposers proposed, as a source of candidates has it: `{jsonl: proposed.jsonl}` would try it again.
+pub(crate) fn write_proposed(output: &Path, field: &Field) -> Result<(), EvaluateError> {
+    let proposed = field
+        .entries
+        .iter()
+        .filter(|entry| entry.origin != Origin::Given);
+    let lines = proposed.filter_map(|entry| {
+        let staged = entry.staged.as_ref()?;
+        let meta = json!({"id": entry.id()});
+        let line = json!({"name": entry.name, "files": sources(&staged.images), "meta": meta});
+        Some(format!("{line}\n"))
+    });
+    match lines.collect::<String>() {
+        none if none.is_empty() => Ok(()),
+        lines => write_whole(&output.join(PROPOSED), lines),
+    }
 }
 
 impl EvaluationReport {

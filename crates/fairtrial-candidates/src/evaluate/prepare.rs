@@ -15,6 +15,7 @@ use super::git::Git;
 use super::python_keys;
 use super::repository::{self, Listing, Wanted};
 use super::sources::read_sources;
+use super::unseen::unseen;
 use crate::spec::{BaseRef, Spec};
 use crate::stage::{Base, Origin, Protect, StageError, Terms};
 
@@ -154,8 +155,13 @@ pub(crate) async fn list(
         submodules: spec.submodules,
         never: &places.never,
         room,
+        places: &spec.places,
     };
-    repository::list(&tools.git(), &wanted).await
+    let mut listing = repository::list(&tools.git(), &wanted).await?;
+    let path = tools.git_env.get(std::ffi::OsStr::new("PATH"));
+    let unseen = unseen(spec, places, &listing.files, path.map(OsString::as_os_str));
+    listing.warnings.extend(unseen);
+    Ok(listing)
 }
 
 /// Freezes what was listed.

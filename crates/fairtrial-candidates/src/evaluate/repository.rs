@@ -9,6 +9,7 @@ use fairtrial_exec::Backend;
 
 use super::error::EvaluateError;
 use super::git::{Git, WorkTree, below};
+use crate::spec;
 use crate::stage::{Protect, TreePath};
 
 /// What decides which files the base has.
@@ -28,6 +29,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) never: &'a [PathBuf],
     /// An empty directory of ours, for a commit's files.
     pub(crate) room: &'a Path,
+    /// Where the file says so.
+    pub(crate) places: &'a spec::Places,
 }
 
 /// The files of a base, not yet copied.
@@ -64,7 +67,7 @@ pub(crate) async fn list<B: Backend>(
             let root = wanted.root.display();
             let problem =
                 format!("`base: {name}`: `{root}` is not a git work tree (use `working-tree`)");
-            return Err(EvaluateError::Invalid(problem));
+            return Err(wanted.places.fault("base", problem).into());
         }
         (None, None) => plain(wanted)?,
     };
@@ -126,7 +129,7 @@ async fn as_it_stands<B: Backend>(
                 None => listing.files.push(path),
                 Some(_) if !wanted.submodules => {}
                 Some(_) => {
-                    check_initialised(wanted.root, &path)?;
+                    check_initialised(wanted, &path)?;
                     repositories.push([&path[..], b"/"].concat());
                 }
             }
@@ -157,14 +160,15 @@ async fn as_it_stands<B: Backend>(
     Ok(listing)
 }
 
-fn check_initialised(root: &Path, path: &[u8]) -> Result<(), EvaluateError> {
-    match below(root, path).join(".git").exists() {
-        true => Ok(()),
-        false => Err(EvaluateError::Invalid(format!(
-            "submodule `{}` is not initialised (run `git submodule update --init`, or set `submodules: false`)",
-            String::from_utf8_lossy(path)
-        ))),
+fn check_initialised(wanted: &Wanted<'_>, path: &[u8]) -> Result<(), EvaluateError> {
+    if below(wanted.root, path).join(".git").exists() {
+        return Ok(());
     }
+    let problem = format!(
+        "submodule `{}` is not initialised (run `git submodule update --init`, or set `submodules: false`)",
+        String::from_utf8_lossy(path)
+    );
+    Err(wanted.places.fault("repo", problem).into())
 }
 
 async fn of_commit<B: Backend>(
@@ -175,10 +179,10 @@ async fn of_commit<B: Backend>(
 ) -> Result<Listing, EvaluateError> {
     let Some(commit) = git.commit(tree, name).await? else {
         let problem = format!(
-            "`base: {name}`: no such commit in `{}`",
+            "`base: {name}`: no such commit in `{}` (use a branch, a tag, a commit or `working-tree`)",
             wanted.root.display()
         );
-        return Err(EvaluateError::Invalid(problem));
+        return Err(wanted.places.fault("base", problem).into());
     };
     let files = wanted.room.join("files");
     let mut listing = Listing {
@@ -203,7 +207,7 @@ async fn of_commit<B: Backend>(
                 continue;
             };
             if wanted.submodules {
-                check_initialised(wanted.root, &path)?;
+                check_initialised(wanted, &path)?;
                 let directory = below(wanted.root, &path);
                 let tree = git.work_tree(&directory).await?;
                 let tree = tree.ok_or_else(|| not_a_tree(&directory))?;

@@ -151,6 +151,7 @@ impl Evaluator {
         let listing = list(&self.spec, places, &self.tools, &room).await?;
         let mut snapshot = freeze(&self.store, &listing).await?;
         let mut warnings = listing.warnings.clone();
+        warnings.extend(self.spec.idle_search());
         let mut facts = facts(&listing, snapshot.hash());
         if let Some(began) = past
             .begun
@@ -288,8 +289,9 @@ impl Evaluator {
         match changed.is_empty() {
             true => Ok(past),
             false => Err(EvaluateError::Invalid(format!(
-                "the evaluation file has changed since it began: `{}` (put it back, or begin anew in another directory)",
-                changed.join("`, `")
+                "the evaluation file has changed since it began: `{}` (put it back, or begin anew: remove `{}`, or name another directory)",
+                changed.join("`, `"),
+                output.display()
             ))),
         }
     }

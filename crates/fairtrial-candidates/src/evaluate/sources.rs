@@ -1,7 +1,7 @@
 //! Candidates read from where the evaluation file says they are (CA-11). What each holds is made sense of in `stage`.
 
 use std::fs;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -28,8 +28,15 @@ pub(crate) fn read_sources(spec: &Spec) -> Result<Vec<Read1>, EvaluateError> {
             let key = format!("candidates[{number}].{}", source.key());
             EvaluateError::from(spec.places.fault(&key, problem))
         };
-        let read = read
-            .map_err(|(path, error)| fault(format!("cannot read `{}`: {error}", path.display())))?;
+        let read = read.map_err(|(path, error)| {
+            fault(match error.kind() {
+                ErrorKind::NotADirectory => format!(
+                    "`{}` is not a directory (name the one that holds the candidates)",
+                    path.display()
+                ),
+                _ => format!("cannot read `{}`: {error}", path.display()),
+            })
+        })?;
         if read.is_empty() {
             let what = match source {
                 Source::Patches(_) => "`*.patch` or `*.diff`",

@@ -100,7 +100,10 @@ fn read(
     let reader = Reader::new(directory.clone());
     reader.repeated_keys(root);
     let top = reader.record(root, TOP, KEYS);
-    top.require("version", version);
+    match top.field("version") {
+        Some(field) => drop(version(field)),
+        None => top.missing("version", "add `version: 1`"),
+    }
     let spec = Spec {
         repo: path_or(&top, "repo", "."),
         base: top
@@ -185,7 +188,7 @@ fn candidates(top: &Record<'_, '_>) -> Vec<Source> {
     let sources = top.field("candidates").map(|field| field.one_or_many());
     let is_empty = sources.as_ref().is_none_or(Vec::is_empty);
     if is_empty && top.field_or_none("search").is_none() {
-        let hint = "name a source, as in `candidates: {patches: DIR}`, or a `search`";
+        let hint = "name a source, as in `candidates: {patches: DIR}`";
         match top.field("candidates") {
             Some(field) => field.fault("empty", "`candidates` must not be empty", hint),
             None => top.missing("candidates", hint),
@@ -196,7 +199,13 @@ fn candidates(top: &Record<'_, '_>) -> Vec<Source> {
 }
 
 fn tests(top: &Record<'_, '_>) -> Vec<TestCommand> {
-    let items = top.require("tests", |field| {
+    if top.field("tests").is_none() {
+        top.missing(
+            "tests",
+            "add a command that tests, as in `tests: [{command: ...}]`",
+        );
+    }
+    let items = top.read("tests", |field| {
         let items = field.items()?;
         match items.is_empty() {
             true => field.refuse("empty", "must not be empty", "add a command that tests"),

@@ -7,8 +7,13 @@ use std::path::{Path, PathBuf};
 use fairtrial_document::fault::{Fault, Invalid, Place, fault, nearest, short, suggestion};
 use fairtrial_document::node::{Content, Entry, Node};
 
+use super::bench::BenchCommand;
 use super::command::Command;
 use super::field::Field;
+use super::measure::Measure;
+use super::search::Search;
+use super::test_command::TestCommand;
+use super::workspace::Workspace;
 
 /// What the mapping of a whole file is called.
 pub(super) const TOP: &str = "the evaluation";
@@ -56,14 +61,17 @@ impl Reader {
     ) -> Record<'n, '_> {
         let faults_before = self.faults.borrow().len();
         let (mut given, mut meant) = (Vec::new(), Vec::new());
-        for entry in self.entries(node, what) {
+        for entry in self.entries(node, what, mapping_hint(keys)) {
             let written = entry.key.to_value().to_str();
             match keys.iter().find(|key| **key == written) {
                 Some(key) if !entry.value.is_null() => given.push((*key, &entry.value)),
                 Some(_null) => {} // as if it were not there
                 None => {
                     let message = format!("unknown key `{}` in {what}", short(&written));
-                    let hint = suggestion(&written, keys.iter().copied());
+                    let hint = match section_of(&written).filter(|_| what == TOP) {
+                        Some(section) => format!("it is a key of `{section}`"),
+                        None => suggestion(&written, keys.iter().copied()),
+                    };
                     self.fault(&entry.key.place, "unknown_key", message, hint);
                     meant.extend(nearest(&written, keys.iter().copied()));
                 }
@@ -82,12 +90,12 @@ impl Reader {
     }
 
     /// The entries of a mapping, or a fault.
-    pub(super) fn entries<'n>(&self, node: &'n Node, what: &str) -> &'n [Entry] {
+    pub(super) fn entries<'n>(&self, node: &'n Node, what: &str, hint: &str) -> &'n [Entry] {
         match &node.content {
             Content::Map(entries) => entries,
             _ => {
                 let message = format!("{what} must be a mapping, not {}", node.kind());
-                self.fault(&node.place, "type", message, "");
+                self.fault(&node.place, "type", message, hint);
                 &[]
             }
         }
@@ -110,6 +118,30 @@ impl Reader {
                 }
             }
         }
+    }
+}
+
+/// The section that a key was meant for, where it stands above all of them.
+fn section_of(key: &str) -> Option<&'static str> {
+    const SECTIONS: [(&str, &[&str]); 5] = [
+        ("tests", TestCommand::KEYS),
+        ("bench", BenchCommand::KEYS),
+        ("measure", Measure::KEYS),
+        ("search", Search::KEYS),
+        ("workspace", Workspace::KEYS),
+    ];
+    let found = SECTIONS.iter().find(|(_, keys)| keys.contains(&key));
+    found.map(|(section, _)| *section)
+}
+
+/// How a mapping is written for which people write its main value alone.
+fn mapping_hint(keys: &[&str]) -> &'static str {
+    if keys.contains(&"command") {
+        "write `{command: ...}`"
+    } else if keys.contains(&"patches") {
+        "say what is there, as in `{patches: DIR}`"
+    } else {
+        ""
     }
 }
 

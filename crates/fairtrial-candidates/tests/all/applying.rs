@@ -346,6 +346,14 @@ fn what_does_not_apply_names_file_hunk_and_reason() {
             "line 1 of the patch: `f` has no hunk",
         ),
         (
+            "diff --git a/f b/f\n--- a/f\n+++ b/f\n-a\n+A\n",
+            "line 1 of the patch: `f` has no hunk",
+        ),
+        (
+            "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@\n-a\n+A\n",
+            "line 1 of the patch: `f`, hunk 1 (`@@`): this is no hunk header, `@@ -1,3 +1,4 @@` would be",
+        ),
+        (
             "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+A\n+B\n",
             "line 1 of the patch: `f`, hunk 1 (`@@ -1 +1 @@`): it has more lines than its header says",
         ),

@@ -32,6 +32,7 @@ pub(crate) fn run(args: &EvaluateArgs) -> Result<ExitCode, Failure> {
         .as_ref()
         .expect("without --schema a file is asked for");
     let spec = spec(file, args)?;
+    let page = spec.output.path.join("report.html");
     let workers = spec.parallel.and_then(|slots| usize::try_from(slots).ok());
     let config = engine::config(workers)?;
     let evaluator = Evaluator::new(spec, config)?;
@@ -49,14 +50,21 @@ pub(crate) fn run(args: &EvaluateArgs) -> Result<ExitCode, Failure> {
     });
     if let Err(Failure::Interrupted) = &report {
         let name = file.display();
+        let output = args.output.as_ref();
+        let output = output.map_or_else(String::new, |place| {
+            format!(" --output {}", place.display())
+        });
         writeln!(
             Shown::on(io::stderr()),
-            "go on with: fairtrial evaluate {name} --resume"
+            "go on with: fairtrial evaluate {name}{output} --resume"
         )
         .unwrap_or_default(); // nobody is there to be told
     }
     let report = report?;
     show(&report, args.json)?;
+    if !quiet && io::IsTerminal::is_terminal(&io::stderr()) {
+        writeln!(Shown::on(io::stderr()), "report: {}", page.display()).unwrap_or_default(); // nobody is there to be told
+    }
     Ok(exit_code(&report))
 }
 
@@ -150,15 +158,34 @@ fn closed_is_fine(written: io::Result<()>, attempt: &str) -> Result<(), Failure>
     }
 }
 
-/// Whether a directory is that of an evaluation.
-pub(crate) fn is_evaluation(directory: &Path) -> bool {
-    directory.join("evaluation.json").is_file()
+/// Whether a directory is that of an evaluation, and not that of a study.
+pub(crate) fn is_evaluation(directory: &Path) -> Result<bool, Failure> {
+    let has = |name: &str| directory.join(name).exists();
+    if has("evaluation.json") || has("journal.sqlite") {
+        return Ok(has("evaluation.json"));
+    }
+    let why = match has("journal.jsonl") {
+        true => {
+            "holds an evaluation that did not end (go on with it: `fairtrial evaluate FILE --resume`)"
+        }
+        false => {
+            "holds no study and no evaluation: it has no journal.sqlite and no evaluation.json"
+        }
+    };
+    Err(Failure::Usage(format!("`{}` {why}", directory.display())))
 }
 
 /// Writes the page of the evaluation in a directory.
 pub(crate) fn write_evaluation(directory: &Path, place: &Path) -> Result<(), Failure> {
     let (report, runs) = EvaluationReport::read(directory).map_err(failure)?;
-    report.write_html(&runs, place).map_err(failure)
+    report
+        .write_html(&runs, place)
+        .map_err(|error| match error {
+            EvaluateError::Failed(problem) => {
+                Failure::attempting("cannot write the report")(problem)
+            }
+            error => failure(error),
+        })
 }
 
 /// Judges the evaluation in a directory again, from its record. Starts nothing, writes nothing (CA-81).

@@ -20,7 +20,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
         Some(place) => place.clone(),
         None => args.directory.join("report.html"),
     };
-    match is_evaluation(&args.directory) {
+    match is_evaluation(&args.directory)? {
         true => write_evaluation(&args.directory, &place)?,
         false => of_study(&args.directory, &place)?,
     }

@@ -83,7 +83,7 @@ pub(crate) fn rescore(args: &RescoreArgs) -> Result<ExitCode, Failure> {
         ("--sqlite", how.sqlite),
         ("--allow-failures", how.allow_failures.is_some()),
     ];
-    if is_evaluation(&args.directory) {
+    if is_evaluation(&args.directory)? {
         refuse(&of_study, "is for studies, and this is an evaluation")?;
         let terms = Rescoring {
             alpha,

@@ -22,13 +22,21 @@ impl Field<'_, '_> {
 
     fn argv(self) -> Option<Vec<String>> {
         let items = self.items()?;
-        let argv: Vec<_> = items.iter().filter_map(Self::text).collect();
+        let argv: Vec<_> = items.iter().filter_map(Self::argument).collect();
         match argv.as_slice() {
             [] if items.is_empty() => self.refuse("empty", "must not be empty", "name a program"),
             [program, ..] if program.trim().is_empty() => {
                 items[0].refuse("blank", "names no program", "")
             }
             _ => Some(argv),
+        }
+    }
+
+    /// To YAML `{loops}` without quotes is a mapping.
+    fn argument(&self) -> Option<String> {
+        match &self.node.content {
+            Content::Map(_) => self.wrong_type("text", "quote it, as in `\"{loops}\"`"),
+            _ => self.text(),
         }
     }
 }

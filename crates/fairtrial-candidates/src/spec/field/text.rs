@@ -83,7 +83,9 @@ impl Field<'_, '_> {
 
     /// Variables and their values.
     pub(in crate::spec) fn variables(self) -> Option<BTreeMap<String, String>> {
-        let entries = self.reader.entries(self.node, &format!("`{}`", self.name));
+        let entries = self
+            .reader
+            .entries(self.node, &format!("`{}`", self.name), "");
         let mut variables = BTreeMap::new();
         for entry in entries {
             let name = entry.key.as_text().unwrap_or_default();

@@ -110,10 +110,9 @@ fn names_that_only_look_a_little_like_keys_are_taken() {
 /// CA-6
 #[test]
 fn a_file_as_a_whole_can_be_wrong() {
-    let missing = "EVAL.yaml:1:1: `version` is missing in the evaluation; add it\n\
-        EVAL.yaml:1:1: `candidates` is missing in the evaluation; name a source, as in `candidates: {patches: DIR}`, or \
-        a `search`\n\
-        EVAL.yaml:1:1: `tests` is missing in the evaluation; add it";
+    let missing = "EVAL.yaml:1:1: `version` is missing in the evaluation; add `version: 1`\n\
+        EVAL.yaml:1:1: `candidates` is missing in the evaluation; name a source, as in `candidates: {patches: DIR}`\n\
+        EVAL.yaml:1:1: `tests` is missing in the evaluation; add a command that tests, as in `tests: [{command: ...}]`";
     let table = [
         ("", missing),
         ("# nothing", missing),
@@ -203,8 +202,7 @@ fn what_a_program_gives_wrong_is_named_by_its_path_of_keys() {
         ),
         (
             json!({"version": 1, "tests": tests}),
-            "spec: `candidates` is missing in the evaluation; name a source, as in `candidates: {patches: DIR}`, or a \
-             `search`",
+            "spec: `candidates` is missing in the evaluation; name a source, as in `candidates: {patches: DIR}`",
         ),
         (
             json!({"version": 1, "tests": [{"command": "t", "timout": 3}], "candidates": {"patches": "p"}}),

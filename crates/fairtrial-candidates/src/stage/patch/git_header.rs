@@ -20,7 +20,7 @@ pub(super) struct GitHeader<'a> {
     copy: bool,
     pub(super) ids: Option<(&'a [u8], &'a [u8])>,
     /// The names of the `---` and `+++` lines.
-    names: Option<(RawName, RawName)>,
+    pub(super) names: Option<(RawName, RawName)>,
 }
 
 impl<'a> GitHeader<'a> {

@@ -91,7 +91,13 @@ fn read_git<'a>(lines: &mut Lines<'a>) -> Result<Section<'a>, String> {
             lines.next();
             Body::Absent
         }
-        _ => Body::Text(read_hunks(lines, verb.file())?),
+        _ => match read_hunks(lines, verb.file())? {
+            // Whoever names both sides has more to say: only lines that change have such names.
+            hunks if hunks.is_empty() && header_lines.names.is_some() => {
+                return Err(format!("`{}` has no hunk", verb.file()));
+            }
+            hunks => Body::Text(hunks),
+        },
     };
     Ok(Section {
         verb,
@@ -130,7 +136,7 @@ fn read_plain<'a>(lines: &mut Lines<'a>) -> Result<Option<Section<'a>>, String> 
 
 fn read_hunks<'a>(lines: &mut Lines<'a>, file: &TreePath) -> Result<Vec<Hunk<'a>>, String> {
     let mut hunks = Vec::new();
-    while lines.peek().is_some_and(|line| line.starts_with(b"@@ ")) {
+    while lines.peek().is_some_and(|line| line.starts_with(b"@@")) {
         let number = hunks.len() + 1;
         let hunk = Hunk::read(lines);
         hunks.push(hunk.map_err(|message| format!("`{file}`, hunk {number} {message}"))?);

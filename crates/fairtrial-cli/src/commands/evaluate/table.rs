@@ -1,6 +1,7 @@
 //! An evaluation's result as people read it: one line for the whole, one per candidate.
 
 use fairtrial_candidates::measure::{Leaning, Verdict};
+use fairtrial_candidates::search::Ledger;
 use fairtrial_candidates::{Evaluation, EvaluationReport, State};
 
 use crate::terminal::counted;
@@ -9,13 +10,34 @@ use crate::terminal::counted;
 pub(super) fn lines(report: &EvaluationReport) -> Vec<String> {
     let mut lines = vec![headline(report)];
     lines.extend(aligned(report.evaluations.iter().map(row).collect()));
+    lines.extend(report.proposals.as_ref().and_then(asked));
     lines.push(closing(report));
     lines
+}
+
+/// What came of a search; none where nobody was asked.
+fn asked(ledger: &Ledger) -> Option<String> {
+    let candidates = counted(ledger.proposed as u64, "candidate");
+    let mut parts = vec![format!(
+        "proposer: {}, {candidates}",
+        counted(ledger.requests as u64, "request")
+    )];
+    if ledger.failed > 0 {
+        let errors = ledger.entries.iter();
+        let error = errors.filter_map(|entry| entry.error.as_deref()).next();
+        let error = first_line(error.unwrap_or_default());
+        parts.push(format!("{} failed, the first: {error}", ledger.failed));
+    }
+    (ledger.requests > 0).then(|| parts.join(" · "))
 }
 
 fn headline(report: &EvaluationReport) -> String {
     let baseline = &report.baseline;
     let mut tests = counted(baseline.cases, "test");
+    // Candidates need not pass them either.
+    if baseline.passing < baseline.judged {
+        tests += &format!(", {} not passing", baseline.judged - baseline.passing);
+    }
     if !baseline.quarantined.is_empty() {
         tests += &format!(", {} quarantined", baseline.quarantined.len());
     }
@@ -132,6 +154,10 @@ fn verdict(one: &Evaluation) -> String {
 fn first_line(message: &str) -> String {
     const MOST: usize = 80;
     let line = message.lines().next().unwrap_or_default();
+    // How many differ is in the columns before.
+    let line = line
+        .split_once("; the first: ")
+        .map_or(line, |(_, first)| first);
     match line.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line.to_owned(),
@@ -177,6 +203,10 @@ mod tests {
             ["7", "999", "5,012", "1,234,567"]
         );
         assert_eq!(first_line("one\ntwo"), "one");
+        assert_eq!(
+            first_line("2 of 2 cases differ; the first: `a` was"),
+            "`a` was"
+        );
         assert_eq!(first_line(&"é".repeat(90)).chars().count(), 81);
     }
 }

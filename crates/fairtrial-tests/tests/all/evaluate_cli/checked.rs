@@ -130,6 +130,7 @@ fn what_is_not_there_is_named_and_nothing_is_made() {
         ends(&done, 2);
         assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
         assert!(done.stderr.contains(word), "{word}: {}", done.stderr);
+        assert!(done.stderr.starts_with("EVAL.yaml:"), "{}", done.stderr);
         assert_eq!(trial.files("."), files, "{word}");
         assert_eq!(trial.census("repo"), repo);
         assert!(!trial.path("out").exists());

@@ -74,6 +74,15 @@ fn a_wrong_candidate_is_sent_back_with_all_that_is_known_of_it() {
         (&repaired["generation"], &repaired["rank"]),
         (&json!(2), &json!(1))
     );
+    // What was proposed can be had, and given again.
+    let proposed = trial.lines("proposed.jsonl");
+    assert_eq!(proposed.len(), 1);
+    assert_eq!(proposed[0]["name"], repaired["name"]);
+    assert_eq!(proposed[0]["files"]["answer.sh"], "echo 42 # bad\n");
+    trial.candidates(&proposed);
+    trial.spec("output: again\n");
+    let again = trial.report(0, &[]);
+    assert_eq!(again.0["evaluations"][0]["id"], repaired["id"]);
 }
 
 /// CA-88: not once enough are correct, nor more often than is allowed.
