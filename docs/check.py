@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CLI = ROOT / "docs" / "cli.md"
 COMMANDS = ["", "exec", "batch", "plan", "run", "resume", "retry", "rescore", "status", "export", "verify", "bundle"]
-COMMANDS += ["report", "design", "evaluate", "doctor"]
+COMMANDS += ["report", "design", "evaluate", "agent", "doctor"]
 MARK = "--- the next command of the block ---"
 
 # What differs from run to run and machine to machine, here and nowhere else.

@@ -23,7 +23,7 @@ except ModuleNotFoundError as _error:
         f"fairtrial's engine is not beside {__file__}: it was not built, or is in a zip archive, from which no library "
         "can be loaded"
     ) from _error
-from .backends import Backend, Event, Hooks, LocalBackend
+from .backends import Backend, Event, Hooks, LocalBackend, RedisBackend
 from .calls import Call, Limits
 from .errors import (
     Cancelled,
@@ -80,6 +80,7 @@ __all__ = [
     "Plan",
     "Progress",
     "QueueTimedOut",
+    "RedisBackend",
     "ResultError",
     "RunRecord",
     "RunRecords",

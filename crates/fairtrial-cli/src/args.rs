@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+mod cluster;
 mod evaluate;
 mod run;
 mod study;
@@ -13,6 +14,7 @@ use fairtrial_exec::Sandbox;
 
 use crate::failure::Failure;
 
+pub(crate) use cluster::AgentArgs;
 pub(crate) use evaluate::EvaluateArgs;
 pub(crate) use run::{
     AgainArgs, BundleArgs, ExportArgs, HowArgs, ReportArgs, RescoreArgs, ResumeArgs, RetryArgs,
@@ -48,6 +50,7 @@ pub(crate) enum Command {
     Report(ReportArgs),
     Design(Box<DesignArgs>),
     Evaluate(EvaluateArgs),
+    Agent(Box<AgentArgs>),
     Doctor(DoctorArgs),
 }
 
@@ -183,6 +186,9 @@ pub(crate) struct BatchArgs {
     /// Calls that run at a time [default: FAIRTRIAL_MAX_WORKERS, else the processors there are]
     #[arg(long, short, value_name = "N", value_parser = workers, allow_hyphen_values = true)]
     pub(crate) jobs: Option<usize>,
+    /// Who runs them: `local`, or agents that lease them from a server, as in `redis://127.0.0.1:6379`
+    #[arg(long, value_name = "URL")]
+    pub(crate) backend: Option<String>,
     /// Show no progress
     #[arg(long)]
     pub(crate) no_progress: bool,

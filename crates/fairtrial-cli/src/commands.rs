@@ -1,5 +1,6 @@
 //! Which command does what: one file below for each.
 
+mod agent;
 mod archive;
 mod batch;
 mod design;
@@ -11,6 +12,7 @@ mod plan;
 mod report;
 mod run;
 mod status;
+mod status_cluster;
 
 use crate::args::{Cli, Command};
 use crate::exit_code::ExitCode;
@@ -33,6 +35,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Report(args) => report::run(&args),
         Command::Design(args) => design::run(&args),
         Command::Evaluate(args) => evaluate::run(&args),
+        Command::Agent(args) => agent::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     }
 }

@@ -41,6 +41,14 @@ impl Interrupt {
         }
     }
 
+    /// Resolves at the next of the signals: whether that was SIGINT.
+    pub(crate) async fn which(&mut self) -> bool {
+        tokio::select! {
+            _ = self.int.recv() => true,
+            _ = self.term.recv() => false,
+        }
+    }
+
     /// The result of `work`, or [`Failure::Interrupted`] with `work` dropped.
     pub(crate) async fn or<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Failure> {
         tokio::select! {

@@ -1,7 +1,9 @@
 //! The `fairtrial` command: parse, run, show the error, exit. The only crate that prints; holds no engine logic.
 
+mod any_backend;
 mod args;
 mod call_json;
+mod cluster;
 mod commands;
 mod engine;
 mod exit_code;
@@ -9,6 +11,7 @@ mod failure;
 mod input;
 mod interrupt;
 mod json;
+mod log_lines;
 mod output;
 mod progress;
 mod provenance;

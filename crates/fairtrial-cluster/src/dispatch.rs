@@ -167,7 +167,7 @@ pub enum DispatchError {
     Denied {
         /// The user.
         user: String,
-        /// The command.
+        /// The command; or the operation, where the server does not say which command of its script it denied.
         command: String,
     },
     /// The server is not one we can work with (CL-11, CL-70, CL-72).

@@ -12,7 +12,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-pub use carried::{Blob, Carried, Outgoing, OutgoingBody};
+pub use carried::{Carried, Outgoing, OutgoingBody};
 pub use outcome::OutcomeRecord;
 pub use result::{ErrorCode, ResultEnvelope, Sealed, TaskError, Told};
 pub use task::{BlobUse, Needs, PROTOCOL, PackedParts, SealedTask, TaskEnvelope, UnreadableTask};

@@ -3,23 +3,39 @@
 //!
 //! Knows no study: queue, task key, weight and class are plain values. Never starts a process and never prints.
 
-pub mod envelope;
 mod answers;
+mod backend;
+mod blobs;
 mod dispatch;
+pub mod envelope;
+mod fold;
 mod hints;
+mod jitter;
 mod memory;
 mod names;
+mod node;
+mod options;
+mod pack;
+mod redis;
 mod terms;
 
+pub use self::redis::{Endpoint, RedisDispatch, Suited};
 pub use answers::{
     Announced, Cancelled, Committed, DeadLetter, Events, Kept, Leased, ListedQueue, Nodes, Opened,
     Place, QueueCancelled, QueueStatus, Reaped, Released, Renewed, ServerStatus, StoredEvent,
     Submitted,
 };
+pub use backend::{ClusterBackend, ClusterConfig, OnFull};
+pub use blobs::{BadDigest, BadStore, Blob, BlobError, BlobStore, Digest, Fault, Swept, patiently};
 pub use dispatch::{Answer, Dispatch, DispatchError};
+pub use fold::Fold;
 pub use hints::{Hint, Hints};
+pub use jitter::nonce;
 pub use memory::MemoryDispatch;
 pub use names::{Agent, BadName, Class, Consumer, QueueName, StreamId, TaskId, Token};
+pub use node::{NodeAgent, NodeConfig, NodeError, Stop};
+pub use options::{BadOption, Options};
+pub use pack::{CachedTree, MOST_BYTES, PackError, TreeCache, pack};
 pub use terms::{
     Commit, Lease, MAX_ENVELOPE, MAX_RESULT, NODE_LOST_AFTER, NewEvent, Node, NodeState,
     OWNER_DEAD_AFTER, Owner, Refusal, Release, Task, Terms, Verdicts,

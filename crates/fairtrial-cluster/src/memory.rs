@@ -2,9 +2,11 @@
 //! tests of agents and coordinators run on. Nothing outlives it.
 
 mod log;
+mod nodes;
 mod queue;
 mod record;
 mod stream;
+mod sweep;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,8 +23,7 @@ use crate::dispatch::{Dispatch, DispatchError};
 use crate::hints::{Hint, Hints};
 use crate::names::{Agent, Class, Consumer, QueueName, StreamId, TaskId};
 use crate::terms::{
-    Commit, Lease, NODE_LOST_AFTER, NewEvent, Node, OWNER_DEAD_AFTER, Owner, Release, Task, Terms,
-    too_large,
+    Commit, Lease, NewEvent, Node, OWNER_DEAD_AFTER, Owner, Release, Task, Terms, too_large,
 };
 
 type Answered<T> = Result<T, DispatchError>;
@@ -312,51 +313,19 @@ impl Dispatch for MemoryDispatch {
     }
 
     async fn announce(&self, node: &Node) -> Answered<Announced> {
-        let mut server = self.server();
-        let now_ms = server.now_ms;
-        let name = node.agent.name().to_owned();
-        let taken = |(other, until): &(Node, u64)| other.agent != node.agent && *until > now_ms;
-        if server.nodes.get(&name).is_some_and(taken) {
-            return Ok(Announced::Taken);
-        }
-        let until = now_ms + NODE_LOST_AFTER.as_millis() as u64;
-        server.names.insert(name.clone());
-        server.nodes.insert(name, (node.clone(), until));
-        Ok(Announced::Ok)
+        Ok(self.server().announce(node))
     }
 
     async fn remove_node(&self, agent: &Agent) -> Answered<Announced> {
-        let mut server = self.server();
-        let now_ms = server.now_ms;
-        let taken = |(other, until): &(Node, u64)| other.agent != *agent && *until > now_ms;
-        if server.nodes.get(agent.name()).is_some_and(taken) {
-            return Ok(Announced::Taken);
-        }
-        server.nodes.remove(agent.name());
-        server.names.remove(agent.name());
-        Ok(Announced::Ok)
+        Ok(self.server().remove_node(agent))
     }
 
     async fn forget_node(&self, name: &str) -> Answered<bool> {
-        let mut server = self.server();
-        let now_ms = server.now_ms;
-        let lives = server
-            .nodes
-            .get(name)
-            .is_some_and(|(_, until)| *until > now_ms);
-        Ok(!lives && server.names.remove(name))
+        Ok(self.server().forget_node(name))
     }
 
     async fn nodes(&self) -> Answered<Nodes> {
-        let server = self.server();
-        let mut nodes = Nodes::default();
-        for name in &server.names {
-            match server.nodes.get(name) {
-                Some((node, until)) if *until > server.now_ms => nodes.live.push(node.clone()),
-                _ => nodes.lost.push(name.clone()),
-            }
-        }
-        Ok(nodes)
+        Ok(self.server().list_nodes())
     }
 
     async fn queues(&self) -> Answered<Vec<ListedQueue>> {

@@ -230,6 +230,15 @@ pub(crate) enum Recorded {
 }
 
 impl Recorded {
+    /// Each of them.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::QueueTimeout,
+        Self::Cancelled,
+        Self::Lost,
+        Self::SetupFailed,
+        Self::Invalid,
+    ];
+
     /// The name in events.
     pub(crate) fn as_str(self) -> &'static str {
         match self {

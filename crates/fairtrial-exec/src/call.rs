@@ -44,6 +44,9 @@ pub struct Call {
     pub as_caller: bool,
     /// Of a command: whether it goes before others on its processors, where the engine may say so: what is measured.
     pub ahead: bool,
+    /// Its name for a backend that outlives this process: asked for again under the same one, the same call is the same
+    /// trial. Without one every submission is a trial of its own.
+    pub key: Option<String>,
     /// Set when it begins.
     pub beginning: Beginning,
     /// Of a command: found out by trying, instead of running it.
@@ -258,6 +261,7 @@ impl Call {
             workspace: None,
             as_caller: false,
             ahead: false,
+            key: None,
             beginning: Beginning::default(),
             self_test: None,
             counted: Vec::new(),

@@ -95,13 +95,14 @@ pub use {
     limits::{DEFAULT_OUTPUT_BYTES, Limits, Resource, Size, parse_duration, parse_size},
     linux::{perf::Counted, process::adopt_orphans, remove::remove_path as remove_tree},
     listener::{Listener, Stream, Streams, Tap, TapReader},
-    local::{CallHandle, Execution, LocalBackend},
+    local::{CallHandle, Cancels, Execution, LocalBackend},
     machine_lock::{Held, Holder, LockError, MachineLock},
     measuring::{
         Count, Disturbance, KeptOff, NoCounters, Pin, Pinning, Reading, Surroundings, UnusableCpu,
         Usable, WhyNotPinned, keep_off, probe_counters,
     },
     metrics::{MeasuredBy, Metrics, PeakSource},
+    observers::{Observer, Observers},
     outcome::{EncodedValue, ErrorReport, Exit, KilledBy, Outcome},
     sandbox::{
         Attempts, Counters, DEFAULT_LEVEL, Facility, InForce, Level, Mechanism, Network, OnMissing,

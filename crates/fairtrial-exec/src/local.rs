@@ -48,12 +48,12 @@ pub struct LocalBackend {
 enum State {
     New,
     Running {
-        commands: mpsc::UnboundedSender<Command>,
+        commands: Arc<mpsc::UnboundedSender<Command>>,
         thread: JoinHandle<()>,
     },
     /// Ended; the thread is joined by whoever waited first.
     Ended {
-        commands: Option<mpsc::UnboundedSender<Command>>,
+        commands: Option<Arc<mpsc::UnboundedSender<Command>>>,
         thread: Option<JoinHandle<()>>,
     },
 }
@@ -96,11 +96,8 @@ impl LocalBackend {
     /// As [`LocalBackend::submit`], with streams of the caller's.
     pub fn submit_with(&self, call: Call, streams: Streams) -> Result<Execution, EngineError> {
         let (answer, receiver) = oneshot::channel();
-        Ok(Execution {
-            handle: self.submit_for(call, streams, Box::new(answer))?,
-            receiver,
-            done: false,
-        })
+        let handle = self.submit_for(call, streams, Box::new(answer))?;
+        Ok(Execution::new(handle, receiver))
     }
 
     /// Submits a call for a listener, which is told what becomes of it; dropping the handle changes nothing.
@@ -140,7 +137,7 @@ impl LocalBackend {
             });
             return Err(EngineError::ShutDown);
         }
-        Ok(CallHandle { id, commands })
+        Ok(CallHandle { id, by: commands })
     }
 
     /// Whether it was shut down and its thread has nothing left to do.
@@ -186,8 +183,9 @@ impl LocalBackend {
     fn start_thread(
         &self,
         state: &mut State,
-    ) -> Result<mpsc::UnboundedSender<Command>, EngineError> {
+    ) -> Result<Arc<mpsc::UnboundedSender<Command>>, EngineError> {
         let (commands, receiver) = mpsc::unbounded_channel();
+        let commands = Arc::new(commands);
         let (config, observers) = (self.config.clone(), self.observers.clone());
         let means = self.means.clone();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -222,7 +220,7 @@ impl LocalBackend {
     }
 
     /// No more calls are taken; where the engine's thread is told of its end.
-    fn close(&self) -> Option<mpsc::UnboundedSender<Command>> {
+    fn close(&self) -> Option<Arc<mpsc::UnboundedSender<Command>>> {
         let mut state = self.lock();
         match std::mem::replace(
             &mut *state,
@@ -349,6 +347,16 @@ pub struct Execution {
 }
 
 impl Execution {
+    /// One of somebody else's engine, whose listener is the other end of `receiver`.
+    #[must_use]
+    pub fn new(handle: CallHandle, receiver: oneshot::Receiver<Answer>) -> Self {
+        Self {
+            handle,
+            receiver,
+            done: false,
+        }
+    }
+
     /// The call's number.
     #[must_use]
     pub fn id(&self) -> CallId {
@@ -363,13 +371,37 @@ impl Execution {
 }
 
 /// A submitted call whose listener is told.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct CallHandle {
     id: CallId,
-    commands: mpsc::UnboundedSender<Command>,
+    by: Arc<dyn Cancels>,
+}
+
+/// Whoever can cancel calls by their numbers.
+pub trait Cancels: Send + Sync {
+    /// Cancels a call; nothing happens to one that is over.
+    fn cancel(&self, call: CallId);
+}
+
+impl Cancels for mpsc::UnboundedSender<Command> {
+    fn cancel(&self, call: CallId) {
+        self.send(Command::Cancel(call)).ok(); // an engine that ended has answered
+    }
+}
+
+impl std::fmt::Debug for CallHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("CallHandle").field(&self.id).finish()
+    }
 }
 
 impl CallHandle {
+    /// A handle on a call of somebody else's engine.
+    #[must_use]
+    pub fn new(id: CallId, by: Arc<dyn Cancels>) -> Self {
+        Self { id, by }
+    }
+
     /// The call's number.
     #[must_use]
     pub fn id(&self) -> CallId {
@@ -378,7 +410,7 @@ impl CallHandle {
 
     /// Cancels: a queued call never starts, a running one is killed. The listener is still told.
     pub fn cancel(&self) {
-        self.commands.send(Command::Cancel(self.id)).ok(); // an engine that ended has answered
+        self.by.cancel(self.id);
     }
 }
 

@@ -12,11 +12,11 @@ use crate::event::Event;
 const SLOW: Duration = Duration::from_secs(10);
 
 /// Somebody who listens.
-pub(crate) type Observer = Box<dyn FnMut(&Event) + Send>;
+pub type Observer = Box<dyn FnMut(&Event) + Send>;
 
 /// The observers of one backend. Nothing runs until there is one.
 #[derive(Default)]
-pub(crate) struct Observers {
+pub struct Observers {
     // A plain mutex: held for a channel send, never while a handler runs.
     inner: Mutex<Inner>,
 }
@@ -40,7 +40,7 @@ enum Note {
 
 impl Observers {
     /// Adds a handler; it hears what happens from now on.
-    pub(crate) fn add(&self, observer: Observer) -> Result<(), EngineError> {
+    pub fn add(&self, observer: Observer) -> Result<(), EngineError> {
         let mut inner = self.lock();
         if inner.telling.is_none() {
             let (sender, notes) = mpsc::channel();
@@ -56,22 +56,23 @@ impl Observers {
     }
 
     /// Queues an event for everybody.
-    pub(crate) fn tell(&self, event: Event) {
+    pub fn tell(&self, event: Event) {
         self.lock().send(Note::Tell(event));
     }
 
     /// Whether this is the thread that handlers run on.
-    pub(crate) fn is_told_here(&self) -> bool {
+    #[must_use]
+    pub fn is_told_here(&self) -> bool {
         self.lock().teller == Some(std::thread::current().id())
     }
 
     /// Nothing is told after this; what was told before is still delivered, behind the caller's back.
-    pub(crate) fn leave(&self) {
+    pub fn leave(&self) {
         self.lock().telling.take();
     }
 
     /// Waits until everybody has heard everything; nothing is told after this.
-    pub(crate) fn finish(&self) {
+    pub fn finish(&self) {
         let telling = self.lock().telling.take();
         if let Some(Telling { sender, thread }) = telling {
             drop(sender);

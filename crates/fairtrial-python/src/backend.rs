@@ -238,17 +238,21 @@ impl Backend {
 
     /// Calls `observer(name, fields)` for every event, in order, on a thread of its own.
     fn subscribe(&self, observer: Py<PyAny>) -> PyResult<()> {
-        let told = self.backend.subscribe(Box::new(move |event| {
-            // An interpreter that is ending listens no more.
-            _ = Python::try_attach(|py| -> PyResult<()> {
-                if let Err(error) = observer.call1(py, (event.name(), fields(py, event)?)) {
-                    error.write_unraisable(py, None);
-                }
-                Ok(())
-            });
-        }));
-        told.map_err(engine_error)
+        self.backend.subscribe(told(observer)).map_err(engine_error)
     }
+}
+
+/// An observer in Python.
+pub(crate) fn told(observer: Py<PyAny>) -> Box<dyn FnMut(&Event) + Send> {
+    Box::new(move |event| {
+        // An interpreter that is ending listens no more.
+        _ = Python::try_attach(|py| -> PyResult<()> {
+            if let Err(error) = observer.call1(py, (event.name(), fields(py, event)?)) {
+                error.write_unraisable(py, None);
+            }
+            Ok(())
+        });
+    })
 }
 
 /// Tells whoever waits for the end, by being dropped.

@@ -3,6 +3,7 @@
 //! Python owns signatures, defaults and documents. Everything that waits here waits without the interpreter's lock.
 
 mod backend;
+mod cluster;
 mod evaluation;
 mod look;
 mod mailbox;
@@ -42,6 +43,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("InvalidStudy", module.py().get_type::<InvalidStudy>())?;
     module.add_class::<backend::Backend>()?;
     module.add_class::<backend::ArgumentFile>()?;
+    module.add_class::<cluster::Cluster>()?;
     module.add_class::<evaluation::Evaluator>()?;
     module.add_class::<outcome::Outcome>()?;
     module.add_class::<pending::Pending>()?;

@@ -253,7 +253,9 @@ impl Job {
     }
 
     async fn attempt<B: Backend>(&mut self, tools: &mut Tools<B>) -> Ended {
-        let call = self.call(self.attempts + 1);
+        let attempt = self.attempts + 1;
+        let mut call = self.call(attempt);
+        call.key = Some(format!("{}/{}/{attempt}", self.run_id, self.identity));
         let ended = match answer(tools, call).await {
             Answer::Came(outcome) | Answer::Stopped(Some(outcome)) => attempt::judge(
                 &outcome,

@@ -146,6 +146,9 @@ pub(crate) struct HowArgs {
     /// Runs at a time [default: the study's `parallelism`, else the usable CPUs]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) jobs: Option<u64>,
+    /// Who runs them: `local`, or agents that lease them from a server, as in `redis://127.0.0.1:6379`
+    #[arg(long, value_name = "URL")]
+    pub(crate) backend: Option<String>,
     /// Write `study.sqlite` at the end, too
     #[arg(long)]
     pub(crate) sqlite: bool,
@@ -172,12 +175,19 @@ pub(crate) struct AgainArgs {
     pub(crate) accept: Vec<String>,
 }
 
-/// Show how a study stands
+/// Show how a study stands, or a cluster
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fairtrial status results/first
+  fairtrial status --cluster redis://127.0.0.1:6379 --json")]
 pub(crate) struct StatusArgs {
     /// The study's directory
-    #[arg(value_name = "DIR")]
-    pub(crate) directory: PathBuf,
+    #[arg(value_name = "DIR", required_unless_present = "cluster")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Agents, queues and the server behind this URL, or `@FILE` that holds it
+    #[arg(long, value_name = "URL", conflicts_with = "directory")]
+    pub(crate) cluster: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

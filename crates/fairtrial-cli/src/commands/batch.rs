@@ -11,10 +11,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use fairtrial_exec::{Backend, LocalBackend, SpillDir, Verdict};
+use fairtrial_exec::{Backend, SpillDir, Verdict};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::any_backend::AnyBackend;
 use crate::args::BatchArgs;
 use crate::call_json::CallReader;
 use crate::engine;
@@ -45,11 +46,12 @@ pub(crate) fn run(args: &BatchArgs) -> Result<ExitCode, Failure> {
     let spool = Spool::new(SpillDir::new(&config.spill_dir), MEMORY_BUDGET);
     let progress = Progress::new(source.size, args.no_progress, args.out.is_none());
     let (name, workers) = (source.name.clone(), config.max_workers);
+    let (url, jobs) = (args.backend.clone(), args.jobs);
     engine::run(async move {
         let mut interrupt = Interrupt::listen()?;
         let output = Output::start(target)?;
         let lines = input::start(source, calls)?;
-        let backend = Arc::new(LocalBackend::new(config));
+        let backend = Arc::new(AnyBackend::new(url.as_deref(), config, jobs, None)?);
         let mut batch = Batch::new(backend.clone(), spool, name, workers, progress);
         let ended = interrupt.or(batch.drive(lines, &output.sender)).await;
         batch.stop();

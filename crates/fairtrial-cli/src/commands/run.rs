@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairtrial_candidates::Rescoring;
-use fairtrial_exec::LocalBackend;
 use fairtrial_study::{
     Changed, Compat, End, ExecuteError, Format, Mode, Pace, Plan, Request, Rescore, Stop, Study,
     Summary, Wishes, execute,
@@ -14,6 +13,7 @@ use fairtrial_study::{
 use fairtrial_study::{JournalReader, PastInvocation, Status};
 use tokio::sync::watch;
 
+use crate::any_backend::AnyBackend;
 use crate::args::{
     AgainArgs, HowArgs, RescoreArgs, ResumeArgs, RetryArgs, RunArgs, TermsArgs, statuses,
 };
@@ -204,6 +204,9 @@ fn wishes(args: &AgainArgs) -> Result<Wishes, Failure> {
     })
 }
 
+/// Runs that wait for agents at a time, unless told otherwise.
+const REMOTE_RUNS: usize = 256;
+
 fn perform(
     study: &Study,
     input: Vec<u8>,
@@ -217,13 +220,18 @@ fn perform(
     let workers = how.jobs.or(study.budget.parallelism);
     let workers = workers.and_then(|count| usize::try_from(count).ok());
     let config = engine::config(workers)?;
+    let is_local = AnyBackend::name(how.backend.as_deref())? == "local";
     let request = Request {
         plan: &plan,
         directory,
         mode,
         wishes,
-        workers: config.max_workers,
-        backend: "local".into(),
+        workers: match (is_local, workers) {
+            (true, _) => config.max_workers,
+            // Who runs how many at a time, agents say.
+            (false, workers) => workers.unwrap_or(REMOTE_RUNS),
+        },
+        backend: AnyBackend::name(how.backend.as_deref())?,
         input,
         argv: std::env::args().collect(),
         host: host(),
@@ -235,7 +243,13 @@ fn perform(
         let mut interrupt = Interrupt::listen()?;
         let (stop, stopped) = watch::channel(Stop::No);
         let mut progress = StudyProgress::new(plan.len(), how.no_progress);
-        let backend = Arc::new(LocalBackend::new(config));
+        let backend = AnyBackend::new(
+            how.backend.as_deref(),
+            config,
+            workers,
+            Some(&study.study_id),
+        )?;
+        let backend = Arc::new(backend);
         let made = Arc::clone(&backend);
         let running = execute(
             &request,

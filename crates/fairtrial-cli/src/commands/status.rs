@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::args::StatusArgs;
 use crate::commands::plan::invalid;
 use crate::commands::run::recorded_study;
+use crate::commands::status_cluster;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::terminal::{Shown, counted};
@@ -18,10 +19,14 @@ const SHOWN: usize = 5;
 
 /// Shows how the study of a directory stands.
 pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
-    let (study, _) = recorded_study(&args.directory)?;
+    let directory = match (&args.directory, &args.cluster) {
+        (Some(directory), _) => directory,
+        (None, url) => return status_cluster::run(url.as_deref().unwrap_or_default(), args.json),
+    };
+    let (study, _) = recorded_study(directory)?;
     let plan = Plan::build(&study, None).map_err(invalid)?;
     let failed = |error: JournalError| Failure::Usage(error.to_string());
-    let reader = JournalReader::open(&args.directory).map_err(failed)?;
+    let reader = JournalReader::open(directory).map_err(failed)?;
     reader.hold_still().map_err(failed)?;
     let standing = Standing::read(&plan, &reader, SHOWN).map_err(failed)?;
     let shown = match args.json {

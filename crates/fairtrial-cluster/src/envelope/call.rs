@@ -14,8 +14,9 @@ use fairtrial_exec::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::carried::{Blob, Carried};
+use super::carried::Carried;
 use super::sandbox::{LimitsRecord, SandboxRecord, nanoseconds};
+use crate::blobs::Blob;
 
 /// Text of the system, which need not be UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -116,11 +117,9 @@ impl CallRecord {
     pub(super) fn of(call: &Call, path: Vec<Blob>, file: Option<Blob>) -> Self {
         let carried = |arguments: &Arguments| match (arguments, file) {
             (Arguments::Bytes(bytes), _) => Carried::here(bytes),
-            (Arguments::File { .. }, Some(blob)) => Carried::Blob(blob),
-            (Arguments::File { size, .. }, None) => Carried::Blob(Blob {
-                blob: String::new(),
-                size: *size,
-            }),
+            (Arguments::File { .. }, file) => {
+                Carried::Blob(file.expect("arguments in a file come with their blob"))
+            }
         };
         let work = match &call.work {
             Work::Source(work) => WorkRecord::Source {

@@ -1,13 +1,14 @@
 //! Bytes in an envelope, or beside it.
 
-use std::os::fd::OwnedFd;
+use std::fs::File;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use fairtrial_exec::Body;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
+
+use crate::blobs::Blob;
 
 /// Bytes: in the envelope, or in a blob.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,15 +28,6 @@ pub enum Carried {
     Blob(Blob),
 }
 
-/// What is in the store.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Blob {
-    /// SHA-256 in hexadecimal.
-    pub blob: String,
-    /// In bytes.
-    pub size: u64,
-}
-
 /// What has to be in the store before an envelope may be read.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
@@ -50,8 +42,8 @@ pub struct Outgoing {
 pub enum OutgoingBody {
     /// In memory.
     Bytes(Vec<u8>),
-    /// The first bytes of a file.
-    File(Arc<OwnedFd>),
+    /// All of a file.
+    File(Arc<File>),
     /// A value, perhaps mapped.
     Value(Arc<Body>),
 }
@@ -94,12 +86,8 @@ impl Carried {
     /// Whether what is here can be read.
     pub(super) fn is_sound(&self) -> bool {
         match self {
-            Self::Text { .. } => true,
+            Self::Text { .. } | Self::Blob(_) => true,
             Self::Bytes { base64 } => STANDARD.decode(base64).is_ok(),
-            Self::Blob(blob) => {
-                let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-                blob.blob.len() == 64 && blob.blob.bytes().all(hex)
-            }
         }
     }
 
@@ -107,7 +95,7 @@ impl Carried {
     pub(super) fn put_aside(&mut self) -> Option<Outgoing> {
         let bytes = self.bytes().ok()?;
         let outgoing = Outgoing::of(bytes);
-        *self = Self::Blob(outgoing.blob.clone());
+        *self = Self::Blob(outgoing.blob);
         Some(outgoing)
     }
 }
@@ -116,25 +104,9 @@ impl Outgoing {
     /// A blob of these bytes.
     #[must_use]
     pub fn of(bytes: Vec<u8>) -> Self {
-        let blob = Blob {
-            blob: hex(&Sha256::digest(&bytes)),
-            size: bytes.len() as u64,
-        };
         Self {
-            blob,
+            blob: Blob::of(&bytes),
             body: OutgoingBody::Bytes(bytes),
         }
     }
-}
-
-/// Lower case hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| {
-        [
-            DIGITS[usize::from(byte >> 4)],
-            DIGITS[usize::from(byte & 15)],
-        ]
-    });
-    digits.map(char::from).collect()
 }

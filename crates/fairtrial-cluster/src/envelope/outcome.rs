@@ -8,9 +8,9 @@ use fairtrial_exec::{
     Mechanism, Metrics, Outcome, PeakSource, State, Verdict,
 };
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
-use super::carried::{Blob, Carried, Outgoing, OutgoingBody, hex};
+use super::carried::{Carried, Outgoing, OutgoingBody};
+use crate::blobs::Blob;
 
 /// A value longer than this goes into a blob without being copied first.
 const LONG_VALUE: usize = 32 << 10;
@@ -230,12 +230,9 @@ fn carry_value(body: Body, outgoing: &mut Vec<Outgoing>) -> Carried {
     if body.len() <= LONG_VALUE {
         return Carried::here(body.bytes());
     }
-    let blob = Blob {
-        blob: hex(&Sha256::digest(body.bytes())),
-        size: body.len() as u64,
-    };
+    let blob = Blob::of(body.bytes());
     outgoing.push(Outgoing {
-        blob: blob.clone(),
+        blob,
         body: OutgoingBody::Value(Arc::new(body)),
     });
     Carried::Blob(blob)

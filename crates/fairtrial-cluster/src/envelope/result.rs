@@ -4,9 +4,11 @@ use fairtrial_exec::{Body, EngineError, Outcome};
 use serde::{Deserialize, Serialize};
 
 use super::MAX_RESULT_BYTES;
-use super::carried::{Blob, Outgoing};
+use super::carried::Outgoing;
 use super::outcome::OutcomeRecord;
 use super::task::PROTOCOL;
+use crate::blobs::Blob;
+use crate::names::Token;
 
 /// What became of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,7 +16,7 @@ pub struct ResultEnvelope {
     /// By which version.
     pub protocol: String,
     /// Of the lease that it was made under; none if dispatch itself recorded it.
-    pub token: Option<(String, u64)>,
+    pub token: Option<Token>,
     /// Who made it.
     pub agent: Option<String>,
     /// What became of it.
@@ -79,7 +81,7 @@ pub struct Sealed {
 impl ResultEnvelope {
     /// Of an outcome.
     #[must_use]
-    pub fn seal(outcome: Outcome, token: (String, u64), agent: &str) -> Sealed {
+    pub fn seal(outcome: Outcome, token: Token, agent: &str) -> Sealed {
         let mut outgoing = Vec::new();
         let record = OutcomeRecord::of(outcome, &mut outgoing);
         let mut envelope = Self::new(
@@ -105,11 +107,24 @@ impl ResultEnvelope {
 
     /// Of an error.
     #[must_use]
-    pub fn of_error(error: TaskError, token: (String, u64), agent: &str) -> Vec<u8> {
+    pub fn of_error(error: TaskError, token: Token, agent: &str) -> Vec<u8> {
         Self::new(Told::Error { error }, Some(token), Some(agent)).to_bytes()
     }
 
-    fn new(told: Told, token: Option<(String, u64)>, agent: Option<&str>) -> Self {
+    /// Of an outcome that nobody's run led to.
+    #[must_use]
+    pub fn unsigned(outcome: Outcome) -> Vec<u8> {
+        let outcome = Box::new(OutcomeRecord::of(outcome, &mut Vec::new()));
+        Self::new(Told::Outcome { outcome }, None, None).to_bytes()
+    }
+
+    /// Of an error that is nobody's.
+    #[must_use]
+    pub fn unsigned_error(error: TaskError) -> Vec<u8> {
+        Self::new(Told::Error { error }, None, None).to_bytes()
+    }
+
+    fn new(told: Told, token: Option<Token>, agent: Option<&str>) -> Self {
         Self {
             protocol: format!("{}.{}", PROTOCOL.0, PROTOCOL.1),
             token,

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use super::MAX_TASK_BYTES;
 use super::call::{CallRecord, WorkRecord};
-use super::carried::{Blob, Carried, Outgoing};
+use super::carried::{Carried, Outgoing};
+use crate::blobs::Blob;
 
 /// The version of envelopes made here. Another major one is not read; of a newer minor one what is not known is ignored.
 pub const PROTOCOL: (u32, u32) = (1, 0);

@@ -11,6 +11,13 @@ use fairtrial_exec::{
 };
 
 use super::*;
+use crate::blobs::Blob;
+use crate::names::{StreamId, Token};
+
+fn token() -> Token {
+    let entry = StreamId { ms: 1, seq: 1 };
+    Token { entry, delivery: 2 }
+}
 
 fn source_call(source: &str, arguments: Vec<u8>) -> Call {
     Call::source(source, "f", arguments)
@@ -199,11 +206,11 @@ fn an_outcome_arrives_as_it_was_sent_and_its_envelope_fits() {
         data.extend((value as u64).to_le_bytes());
         data.extend(vec![42; value]);
         let sent = outcome(data.clone(), output).to_json(&id).expect("a value");
-        let sealed = ResultEnvelope::seal(outcome(data, output), ("1-1".into(), 2), "here");
+        let sealed = ResultEnvelope::seal(outcome(data, output), token(), "here");
         assert!(sealed.bytes.len() <= MAX_RESULT_BYTES);
         assert_eq!(sealed.outgoing.len(), beside);
         let read = ResultEnvelope::read(&sealed.bytes).expect("just made");
-        assert_eq!(read.token, Some(("1-1".into(), 2)));
+        assert_eq!(read.token, Some(token()));
         let arrived = read.to_outcome(|blob| {
             let piece = sealed.outgoing.iter().find(|piece| piece.blob == *blob)?;
             Some(Body::Inline(match &piece.body {

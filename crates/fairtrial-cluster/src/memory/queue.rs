@@ -6,16 +6,13 @@ use serde_json::json;
 
 use super::log::Log;
 use super::stream::{Pending, Stream};
-use crate::answers::{
-    Cancelled, Committed, DeadLetter, Leased, Place, QueueCancelled, Reaped, Released, Renewed,
-    Submitted,
-};
+use crate::answers::{Committed, DeadLetter, Leased, Place, Released, Renewed, Submitted};
 use crate::hints::Hint;
 use crate::names::{Agent, Class, Consumer, QueueName, StreamId, TaskId, Token};
 use crate::terms::{Commit, Lease, Owner, Recorded, Refusal, Release, Task, Terms};
 
 /// Most entries that one operation touches.
-const BATCH: usize = 100;
+pub(super) const BATCH: usize = 100;
 /// Parked entries that a lease looks at.
 const PARKED_SEEN: usize = 16;
 
@@ -47,7 +44,7 @@ pub(super) struct Record {
     /// When it began to wait.
     pub(super) since_ms: u64,
     /// By agent's name: which life of it, of what kind, why.
-    refusals: BTreeMap<String, (String, Refusal, String)>,
+    pub(super) refusals: BTreeMap<String, (String, Refusal, String)>,
     /// The last error that an agent told.
     pub(super) last_error: Option<String>,
 }
@@ -212,10 +209,10 @@ impl Queue {
             }
             return Committed::Duplicate { stored };
         }
-        if !self.tasks.contains_key(&lease.task) {
+        let Some(record) = self.tasks.get(&lease.task) else {
             return Committed::Unknown;
-        }
-        if !self.owns(lease) {
+        };
+        if !self.owns(lease) || record.entry != lease.token.entry {
             return Committed::Fenced;
         }
         for event in &commit.events {
@@ -252,12 +249,10 @@ impl Queue {
                 ("call.refused", reason)
             }
             Release::Uncounted { reason } => {
-                record.since_ms = now;
                 delivery -= 1;
                 ("call.requeued", reason)
             }
             Release::Counted { reason } => {
-                record.since_ms = now;
                 record.last_error = Some(reason.clone());
                 if delivery >= self.terms.max_deliver {
                     self.bury(now, &lease.task, &lease.consumer, delivery);
@@ -266,117 +261,16 @@ impl Queue {
                 ("call.requeued", reason)
             }
         };
+        // A deleted entry cannot be parked: its task begins again, with what is known of it.
+        if !self.streams[&lease.class]
+            .entries
+            .contains_key(&lease.token.entry)
+        {
+            self.add_anew(now, &lease.task);
+            return Released::Released;
+        }
         self.park(now, &lease.task, delivery, (name, agent.name(), reason));
         Released::Released
-    }
-
-    pub(crate) fn reap(
-        &mut self,
-        now: u64,
-        class: Class,
-        live: &[Agent],
-        from: Option<StreamId>,
-    ) -> Reaped {
-        let mut reaped = Reaped::default();
-        let from = from.unwrap_or_default();
-        let page: Vec<(StreamId, Pending)> = (self.streams[&class].pending.range(from..))
-            .take(BATCH)
-            .map(|(id, pending)| (*id, pending.clone()))
-            .collect();
-        if page.len() == BATCH {
-            reaped.next = page.last().map(|(id, _)| StreamId {
-                ms: id.ms,
-                seq: id.seq + 1,
-            });
-        }
-        for (entry, pending) in page {
-            let idle = u128::from(now.saturating_sub(pending.at_ms));
-            if pending.holder.is_some() && idle < self.terms.lease.as_millis() {
-                continue;
-            }
-            let Some(id) = self.stream(class).entries.get(&entry).cloned() else {
-                reaped.anew += u32::from(self.restore(now, class, entry));
-                continue;
-            };
-            let Some(record) = self.tasks.get(&id) else {
-                self.stream(class).remove(entry);
-                reaped.stale += 1;
-                continue;
-            };
-            let Some(holder) = pending.holder else {
-                if let Some((verdict, reason)) = refused_by_all(record, live) {
-                    self.record(now, &id, verdict, &reason);
-                    reaped.refused += 1;
-                }
-                continue;
-            };
-            if pending.delivery >= self.terms.max_deliver && !self.is_cancelled(&id) {
-                self.bury(now, &id, &holder, pending.delivery);
-                reaped.dead += 1;
-                continue;
-            }
-            let event = ("call.requeued", holder.agent.name(), "its lease expired");
-            let parked = self.park(now, &id, pending.delivery, event);
-            *(if parked {
-                &mut reaped.parked
-            } else {
-                &mut reaped.cancelled
-            }) += 1;
-        }
-        reaped
-    }
-
-    pub(crate) fn cancel(&mut self, now: u64, id: &TaskId) -> Cancelled {
-        if self.results.contains_key(id) {
-            return Cancelled::Done;
-        }
-        let Some(record) = self.tasks.get(id) else {
-            return Cancelled::Unknown;
-        };
-        let holder = self.streams[&record.task.class].holder(record.entry);
-        if let Some((holder, _)) = holder {
-            let (queue, task) = (self.name.clone(), Some(id.clone()));
-            self.hints.push((
-                Some(holder.agent.name().to_owned()),
-                Hint::Cancel { queue, task },
-            ));
-            self.flagged.insert(id.clone());
-            return Cancelled::Signalled;
-        }
-        self.record(now, id, Recorded::Cancelled, "cancelled before it started");
-        Cancelled::Removed
-    }
-
-    pub(crate) fn cancel_all(&mut self, now: u64) -> QueueCancelled {
-        if self.state != State::Cancelled {
-            self.state = State::Cancelled;
-            self.log
-                .add(now, "queue.cancelled", None, None, String::new());
-        }
-        let holders = self
-            .streams
-            .values()
-            .flat_map(|stream| stream.pending.values());
-        for holder in holders.filter_map(|pending| pending.holder.as_ref()) {
-            let hint = Hint::Cancel {
-                queue: self.name.clone(),
-                task: None,
-            };
-            self.hints
-                .push((Some(holder.agent.name().to_owned()), hint));
-        }
-        let entries = self.streams.values().flat_map(|stream| {
-            let waiting = stream.parked().chain(stream.unread());
-            waiting.filter_map(|id| stream.entries.get(&id).cloned())
-        });
-        let batch: Vec<TaskId> = entries.take(BATCH).collect();
-        for id in &batch {
-            self.record(now, id, Recorded::Cancelled, "its queue was cancelled");
-        }
-        QueueCancelled {
-            recorded: batch.len() as u32,
-            more: batch.len() == BATCH,
-        }
     }
 
     pub(crate) fn place(&self, id: &TaskId) -> Place {
@@ -465,28 +359,7 @@ impl Queue {
     }
 }
 
-fn has_refused(record: &Record, agent: &Agent) -> bool {
+pub(super) fn has_refused(record: &Record, agent: &Agent) -> bool {
     let refusal = record.refusals.get(agent.name());
     refusal.is_some_and(|(nonce, ..)| nonce == agent.nonce())
-}
-
-/// What is recorded of a task that every live agent has refused (CL-22, CL-23).
-fn refused_by_all(record: &Record, live: &[Agent]) -> Option<(Recorded, String)> {
-    if live.is_empty() || !live.iter().all(|agent| has_refused(record, agent)) {
-        return None;
-    }
-    let reasons = record
-        .refusals
-        .iter()
-        .map(|(name, (_, _, reason))| format!("{name}: {reason}"));
-    let setup = record
-        .refusals
-        .values()
-        .any(|(_, refusal, _)| *refusal == Refusal::Setup);
-    let verdict = if setup {
-        Recorded::SetupFailed
-    } else {
-        Recorded::Invalid
-    };
-    Some((verdict, reasons.collect::<Vec<_>>().join("; ")))
 }

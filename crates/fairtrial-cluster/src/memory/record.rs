@@ -23,7 +23,11 @@ impl Queue {
         true
     }
 
+    /// Adds an open task to the end of its stream again, unless it was cancelled.
     pub(super) fn add_anew(&mut self, now: u64, id: &TaskId) {
+        if self.is_cancelled(id) {
+            return self.record(now, id, Recorded::Cancelled, "cancelled while it ran");
+        }
         let record = self
             .tasks
             .get_mut(id)

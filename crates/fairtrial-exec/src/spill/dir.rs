@@ -47,7 +47,7 @@ impl SpillDir {
 
     /// A directory in the user's cache, on the same terms.
     #[must_use]
-    pub(crate) fn in_cache(path: impl AsRef<Path>) -> Self {
+    pub fn in_cache(path: impl AsRef<Path>) -> Self {
         Self {
             purpose: Purpose::Cache,
             ..Self::new(path)

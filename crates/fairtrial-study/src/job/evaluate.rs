@@ -29,12 +29,14 @@ impl Job {
         let contract = program.contract();
         let output = result.get("output").cloned().unwrap_or(Value::Null);
         let input = evaluation::input(&output, self.value.clone(), contract);
-        let call = match contract {
+        let mut call = match contract {
             Contract::Run => program.call(&input, self.seed),
             Contract::Dre => {
                 program.dre_call([&input, &Value::Null, &Value::Null], true, self.seed)
             }
         };
+        let run = (&self.run_id, &self.identity, self.attempts);
+        call.key = Some(format!("{}/{}/{}/evaluation/{number}", run.0, run.1, run.2));
         let evaluated = match answer(tools, call).await {
             Answer::Came(outcome) => attempt::judge_evaluation(
                 &outcome,

@@ -18,7 +18,7 @@ Commands:
   run       Run a study: every planned run that its directory does not hold yet
   resume    Go on with the study that a directory holds
   retry     Run failed runs again, and nothing else
-  status    Show how a study stands
+  status    Show how a study stands, or a cluster
   export    Write a study's tables from its journal
   rescore   Judge again what is on record: a study's outputs, or an evaluation's runs
   verify    Check that a study's directory is as it was left
@@ -26,6 +26,7 @@ Commands:
   report    Write the report of a study or an evaluation: one HTML file that needs nothing else
   design    Make a design table without a study: full, lhs, frac2 or sobol
   evaluate  Compare rival changes of a repository: which are right, which is fastest
+  agent     Serve calls on this node: lease them from a server, run them, commit what came of them
   doctor    Say what isolation and measuring this machine can do
   help      Print this message or the help of the given subcommand(s)
 

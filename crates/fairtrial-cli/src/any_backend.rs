@@ -1,0 +1,122 @@
+//! Who runs calls: this machine, or agents.
+
+use std::future::Future;
+use std::time::Duration;
+
+use fairtrial_cluster::{ClusterBackend, ClusterConfig, Options, QueueName, RedisDispatch, nonce};
+use fairtrial_exec::{
+    Answer, Backend, Call, EngineError, Event, LocalBackend, LocalConfig, Shutdown, SpillDir,
+    SpillPolicy,
+};
+
+use crate::{cluster, log_lines};
+use crate::failure::Failure;
+
+/// What `--backend` names.
+pub(crate) enum AnyBackend {
+    /// This machine.
+    Local(Box<LocalBackend>),
+    /// Agents that lease from a Redis server.
+    Redis(Box<ClusterBackend<RedisDispatch>>),
+}
+
+const OPTION: &str = "--backend";
+
+impl AnyBackend {
+    /// The backend of this URL; without one, this machine. `queue` is a name that a later process may come back to.
+    pub(crate) fn new(
+        url: Option<&str>,
+        config: LocalConfig,
+        jobs: Option<usize>,
+        queue: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let url = match url {
+            None | Some("local") => return Ok(Self::Local(Box::new(LocalBackend::new(config)))),
+            Some(url) => cluster::url(OPTION, url)?,
+        };
+        log_lines::show();
+        let options = Options::from_url(&url).map_err(|error| Failure::usage(OPTION, error))?;
+        let named = queue.is_some() || options.queue.is_some();
+        let queue = match (options.queue, queue) {
+            (Some(queue), _) => queue,
+            (None, name) => {
+                let name = name.map_or_else(|| format!("batch-{}", nonce()), str::to_owned);
+                QueueName::new(name).map_err(|error| Failure::usage(OPTION, error))?
+            }
+        };
+        let store = cluster::store(OPTION, options.blobs.as_deref(), &config)?;
+        let at_a_time = jobs.and_then(|jobs| u64::try_from(jobs).ok());
+        let settings = ClusterConfig {
+            queue,
+            named,
+            class: options.class,
+            weight: options.weight,
+            max_queue: options.max_queue,
+            max_inflight: at_a_time.or(options.max_inflight),
+            on_full: options.on_full,
+            server_timeout: options.server_timeout,
+            lease: options.lease.max(Duration::from_millis(100)),
+            spill: SpillPolicy {
+                dir: SpillDir::new(&config.spill_dir),
+                memfd_cap_bytes: config.memfd_cap_bytes.unwrap_or(u64::MAX),
+                memory_limit_bytes: None,
+            },
+            python: None,
+        };
+        let dispatch = cluster::dispatch(OPTION, &url)?;
+        Ok(Self::Redis(Box::new(ClusterBackend::new(
+            dispatch, store, settings,
+        ))))
+    }
+
+    /// As records name it: never with a password.
+    pub(crate) fn name(url: Option<&str>) -> Result<String, Failure> {
+        match url {
+            None | Some("local") => Ok("local".to_owned()),
+            Some(given) => {
+                let url = cluster::url(OPTION, given)?;
+                let (scheme, _) = url.split_once("://").ok_or_else(|| {
+                    Failure::usage(
+                        OPTION,
+                        "is no URL; write for example redis://127.0.0.1:6379",
+                    )
+                })?;
+                Ok(scheme.to_owned())
+            }
+        }
+    }
+}
+
+impl Backend for AnyBackend {
+    async fn execute(&self, call: Call) -> Answer {
+        match self {
+            Self::Local(backend) => backend.execute(call).await,
+            Self::Redis(backend) => backend.execute(call).await,
+        }
+    }
+
+    async fn execute_unless(
+        &self,
+        call: Call,
+        cancelled: impl Future<Output = ()> + Send,
+    ) -> Option<Answer> {
+        match self {
+            Self::Local(backend) => backend.execute_unless(call, cancelled).await,
+            Self::Redis(backend) => backend.execute_unless(call, cancelled).await,
+        }
+    }
+
+    async fn shutdown(&self, how: Shutdown) {
+        match self {
+            Self::Local(backend) => backend.shutdown(how).await,
+            Self::Redis(backend) => backend.shutdown(how).await,
+        }
+    }
+
+    fn subscribe(&self, observer: Box<dyn FnMut(&Event) + Send>) -> Result<(), EngineError> {
+        match self {
+            Self::Local(backend) => backend.subscribe(observer),
+            Self::Redis(backend) => backend.subscribe(observer),
+        }
+    }
+}

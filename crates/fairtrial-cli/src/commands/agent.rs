@@ -1,0 +1,127 @@
+//! `fairtrial agent`: serves calls on this node.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use fairtrial_cluster::{
+    Agent, BlobStore, Class, NodeAgent, NodeConfig, NodeError, RedisDispatch, Stop, TreeCache,
+    nonce,
+};
+use fairtrial_exec::{Level, LocalBackend};
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::args::AgentArgs;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::terminal::Shown;
+use crate::{cluster, engine, log_lines};
+
+/// Unpacked directories that nobody uses, at most.
+const CACHE_BYTES: u64 = 4 << 30;
+
+/// Serves until it is told to end.
+pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
+    log_lines::show();
+    let url = cluster::url("--redis", &args.redis)?;
+    let dispatch = cluster::dispatch("--redis", &url)?;
+    let slots = args.slots;
+    let mut config = engine::config(usize::try_from(slots).ok())?;
+    let name = args.name.clone().unwrap_or_else(|| config.node_id.clone());
+    let agent = Agent::new(name, nonce()).map_err(|error| Failure::usage("--name", error))?;
+    config.node_id = agent.name().to_owned();
+    let store = cluster::store("--blobs", args.blobs.as_deref(), &config)?;
+    let cache = args.cache.clone().or_else(|| config.cache_dir());
+    let cache = cache.ok_or_else(|| {
+        Failure::usage(
+            "--cache",
+            "there is no cache directory for this user; name one",
+        )
+    })?;
+    let node = NodeConfig {
+        slots,
+        classes: vec![Class::Cpu],
+        floor: args.sandbox,
+        lease: args.lease,
+        drain_timeout: args.drain_timeout,
+        give_up: args.give_up,
+        scratch: std::env::temp_dir(),
+        about: json!({
+            "node_id": config.node_id,
+            "slots": slots,
+            "version": env!("CARGO_PKG_VERSION"),
+            "level": args.sandbox.to_string(),
+        }),
+        agent,
+    };
+    engine::run(async move {
+        let mut interrupt = Interrupt::listen()?;
+        let engine = Arc::new(LocalBackend::new(config));
+        check(&dispatch, store.as_ref(), args).await?;
+        say(&format!(
+            "agent {} serves {} with {slots} slots",
+            node.agent.name(),
+            dispatch.endpoint().address()
+        ));
+        let (stop, stopped) = watch::channel(Stop::No);
+        let cache = TreeCache::at(&cache, CACHE_BYTES);
+        let agent = NodeAgent::new(dispatch, engine, store, cache, node, stopped);
+        let local = tokio::task::LocalSet::new();
+        let serving = local.run_until(agent.run());
+        tokio::pin!(serving);
+        let mut by_int = false;
+        loop {
+            tokio::select! {
+                ended = &mut serving => return ended.map_err(failure).map(|()| match by_int {
+                    true => ExitCode::Interrupted,
+                    false => ExitCode::AllWell,
+                }),
+                int = interrupt.which() => {
+                    by_int |= int;
+                    let next = match *stop.borrow() {
+                        Stop::No => Stop::Drain,
+                        Stop::Drain | Stop::Now => Stop::Now,
+                    };
+                    stop.send_replace(next);
+                }
+            }
+        }
+    })
+}
+
+/// CL-6: what would not work later is found now.
+async fn check(
+    dispatch: &RedisDispatch,
+    store: Option<&BlobStore>,
+    args: &AgentArgs,
+) -> Result<(), Failure> {
+    let suited = dispatch.suited().await.map_err(cluster::failure)?;
+    for warning in suited.warnings {
+        say(&format!("warning: {warning}"));
+    }
+    let strangers = dispatch
+        .serves_strangers()
+        .await
+        .map_err(cluster::failure)?;
+    if strangers && args.sandbox < Level::Strict && !args.open_server_ok {
+        let problem = "it serves whoever comes, and calls below level `strict` can come: give it users and \
+                       passwords, or say --sandbox strict or --open-server-ok";
+        return Err(Failure::attempting("cannot use the server")(problem));
+    }
+    if let Some(store) = store {
+        store
+            .check()
+            .await
+            .map_err(Failure::attempting("cannot use the store"))?;
+    }
+    Ok(())
+}
+
+fn failure(error: NodeError) -> Failure {
+    Failure::attempting("the agent ended")(error)
+}
+
+fn say(line: &str) {
+    writeln!(Shown::on(io::stderr()), "{line}").unwrap_or_default(); // nobody is there to be told
+}

@@ -1,0 +1,149 @@
+//! `fairtrial status --cluster`: agents, queues and the server (CL-60).
+
+use std::io::{self, Write};
+
+use fairtrial_cluster::{Dispatch as _, Nodes, QueueName, QueueStatus, ServerStatus};
+use serde_json::{Value as Json, json};
+
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::terminal::Shown;
+use crate::{cluster, engine};
+
+/// What a server holds.
+struct Standing {
+    server: ServerStatus,
+    nodes: Nodes,
+    queues: Vec<(QueueName, u32, QueueStatus)>,
+}
+
+/// Shows it.
+pub(crate) fn run(url: &str, json: bool) -> Result<ExitCode, Failure> {
+    let url = cluster::url("--cluster", url)?;
+    let dispatch = cluster::dispatch("--cluster", &url)?;
+    let standing = engine::run(async {
+        let asked = async {
+            let mut queues = Vec::new();
+            for listed in dispatch.queues().await? {
+                if let Some(status) = dispatch.queue_status(&listed.queue).await? {
+                    queues.push((listed.queue, listed.weight, status));
+                }
+            }
+            Ok(Standing {
+                server: dispatch.server_status().await?,
+                nodes: dispatch.nodes().await?,
+                queues,
+            })
+        };
+        asked.await.map_err(cluster::failure)
+    })?;
+    let shown = match json {
+        true => writeln!(io::stdout(), "{}", standing.to_json()),
+        false => standing.show(),
+    };
+    match shown {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::attempting("cannot show the status")(error))
+        }
+        _ => Ok(ExitCode::AllWell),
+    }
+}
+
+impl Standing {
+    fn to_json(&self) -> Json {
+        let agents = self.nodes.live.iter().map(|node| {
+            let mut agent = node.about.clone();
+            agent["name"] = node.agent.name().into();
+            agent["state"] = json!(node.state);
+            agent["classes"] = json!(node.classes);
+            agent
+        });
+        let queues = self.queues.iter().map(|(name, weight, status)| {
+            json!({
+                "queue": name.as_str(),
+                "weight": weight,
+                "state": status.state,
+                "queued": status.queued,
+                "leased": status.leased,
+                "parked": status.parked,
+                "uncollected": status.uncollected,
+                "dead": status.dead,
+                "recorded": status.recorded,
+                "oldest_wait_s": status.oldest_wait.map(|wait| wait.as_secs_f64()),
+                "owner": status.owner.as_ref().map(|(owner, _)| format!("{}:{}", owner.host, owner.pid)),
+            })
+        });
+        json!({
+            "server": {
+                "name": self.server.name,
+                "version": self.server.version,
+                "used_memory_bytes": self.server.used_memory,
+                "max_memory_bytes": self.server.max_memory,
+                "append_only": self.server.append_only,
+            },
+            "agents": agents.collect::<Vec<_>>(),
+            "lost_agents": self.nodes.lost,
+            "queues": queues.collect::<Vec<_>>(),
+        })
+    }
+
+    fn show(&self) -> io::Result<()> {
+        let mut out = Shown::on(io::stdout());
+        let ServerStatus {
+            name,
+            version,
+            used_memory,
+            append_only,
+            ..
+        } = &self.server;
+        let kept = if *append_only {
+            "append-only"
+        } else {
+            "not append-only"
+        };
+        let memory = used_memory >> 20;
+        writeln!(out, "server   {name} {version}, {memory} MiB, {kept}")?;
+        for node in &self.nodes.live {
+            let about = &node.about;
+            let state = json!(node.state);
+            writeln!(
+                out,
+                "agent    {}  {}  {} of {} slots busy, {}, level {}",
+                node.agent.name(),
+                state.as_str().unwrap_or_default(),
+                about["busy"],
+                about["slots"],
+                node.classes
+                    .iter()
+                    .map(|class| class.as_str())
+                    .collect::<Vec<_>>()
+                    .join(" "),
+                about["level"].as_str().unwrap_or("?"),
+            )?;
+        }
+        for name in &self.nodes.lost {
+            writeln!(out, "agent    {name}  lost")?;
+        }
+        for (name, _, status) in &self.queues {
+            writeln!(
+                out,
+                "queue    {}  {}  {} queued, {} leased, {} parked, {} uncollected, {} dead, {} done",
+                name.as_str(),
+                status.state,
+                status.queued,
+                status.leased,
+                status.parked,
+                status.uncollected,
+                status.dead,
+                status.recorded,
+            )?;
+        }
+        if self.nodes.live.is_empty() {
+            writeln!(
+                out,
+                "no agent serves; start one with `fairtrial agent --redis URL --slots N`"
+            )?;
+        }
+        Ok(())
+    }
+}

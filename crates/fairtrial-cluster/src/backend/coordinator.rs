@@ -1,0 +1,371 @@
+//! The thread of a backend: one owner of its queue and of everything outstanding in it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fairtrial_exec::{Answer, CallId, EngineError, Event, Listener, Observers, Shutdown};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::{ClusterConfig, Command};
+use crate::answers::{Kept, Opened};
+use crate::blobs::{Blob, BlobStore};
+use crate::dispatch::{Dispatch, DispatchError};
+use crate::jitter::{Backoff, jittered, nonce};
+use crate::names::{StreamId, TaskId};
+use crate::pack::Signature;
+use crate::terms::{OWNER_DEAD_AFTER, Owner, Task, Terms};
+
+/// Everything outstanding is looked for this often, whatever events say (CL-58).
+const CHECK_EVERY: Duration = Duration::from_secs(60);
+/// After Ctrl-C what was cancelled may take this long to say so (CL-56).
+const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// One owner of a queue.
+pub(super) struct Coordinator<D> {
+    pub(super) dispatch: D,
+    pub(super) store: Option<BlobStore>,
+    pub(super) config: ClusterConfig,
+    observers: Arc<Observers>,
+    owner: Owner,
+    pub(super) state: RefCell<State>,
+    /// Directories that are in the store, as they were then.
+    pub(super) packed: RefCell<HashMap<PathBuf, Packed>>,
+    /// Something was submitted, answered or cancelled.
+    pub(super) changed: Notify,
+    /// Results may be there.
+    pub(super) results: Notify,
+    /// The queue is open, and events are read from here.
+    pub(super) opened: Cell<Option<StreamId>>,
+    away: RefCell<Option<Instant>>,
+    /// Why no call can be run any more.
+    pub(super) failed: RefCell<Option<DispatchError>>,
+}
+
+/// What is on its way.
+#[derive(Default)]
+pub(super) struct State {
+    /// Calls that are not tasks yet.
+    pub(super) preparing: HashMap<CallId, Preparing>,
+    /// Tasks, each with those who wait for it.
+    pub(super) outstanding: HashMap<TaskId, Outstanding>,
+    /// Ended tasks whose results are to be fetched.
+    pub(super) ended: VecDeque<TaskId>,
+    /// Tasks to be cancelled as soon as that is possible.
+    pub(super) to_cancel: Vec<TaskId>,
+    /// Results that were given out and can be dropped, oldest first.
+    pub(super) delivered: VecDeque<TaskId>,
+}
+
+/// A directory in the store.
+#[derive(Clone)]
+pub(super) struct Packed {
+    /// As it was.
+    pub(super) signature: Signature,
+    pub(super) blob: Blob,
+    /// When that was found.
+    pub(super) looked: Instant,
+}
+
+/// A call on its way to being a task.
+pub(super) struct Preparing {
+    pub(super) listener: Box<dyn Listener>,
+    pub(super) cancelled: bool,
+}
+
+/// A task.
+pub(super) struct Outstanding {
+    pub(super) task: Task,
+    pub(super) waiting: Vec<(CallId, Box<dyn Listener>)>,
+    began: bool,
+}
+
+impl Outstanding {
+    pub(super) fn new(task: Task) -> Self {
+        Self {
+            task,
+            waiting: Vec::new(),
+            began: false,
+        }
+    }
+
+    /// An agent has begun it; told once.
+    pub(super) fn begin(&mut self) -> bool {
+        !std::mem::replace(&mut self.began, true)
+    }
+}
+
+impl<D: Dispatch + 'static> Coordinator<D> {
+    pub(super) fn new(
+        dispatch: D,
+        store: Option<BlobStore>,
+        config: ClusterConfig,
+        observers: Arc<Observers>,
+    ) -> Rc<Self> {
+        let host = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned();
+        Rc::new(Self {
+            dispatch,
+            store,
+            config,
+            observers,
+            owner: Owner {
+                host,
+                pid: std::process::id(),
+                nonce: nonce(),
+            },
+            state: RefCell::default(),
+            packed: RefCell::default(),
+            changed: Notify::new(),
+            results: Notify::new(),
+            opened: Cell::new(None),
+            away: RefCell::default(),
+            failed: RefCell::default(),
+        })
+    }
+
+    /// Until it is shut down.
+    pub(super) async fn run(self: Rc<Self>, mut commands: mpsc::UnboundedReceiver<Command>) {
+        let duties = [
+            tokio::task::spawn_local(self.clone().keep_open()),
+            tokio::task::spawn_local(self.clone().read_events()),
+            tokio::task::spawn_local(self.clone().collect_results()),
+            tokio::task::spawn_local(self.clone().check_now_and_then()),
+        ];
+        let mut ending: Vec<oneshot::Sender<()>> = Vec::new();
+        let mut deadline: Option<Instant> = None;
+        let mut abandoned = false;
+        loop {
+            let idle = self.is_idle();
+            if idle && (abandoned || !ending.is_empty()) {
+                break;
+            }
+            let overdue = async {
+                match deadline {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                command = commands.recv(), if !abandoned => match command {
+                    Some(Command::Submit(submission)) => self.clone().take(submission),
+                    Some(Command::Cancel(call)) => self.clone().cancel(call),
+                    Some(Command::Shutdown { how, done }) => {
+                        deadline = deadline.or(self.wind_down(how));
+                        ending.push(done);
+                    }
+                    Some(Command::Abandon) | None => {
+                        deadline = self.wind_down(Shutdown::now());
+                        abandoned = true;
+                    }
+                },
+                () = self.changed.notified() => {}
+                () = overdue => break,
+            }
+        }
+        duties.iter().for_each(tokio::task::JoinHandle::abort);
+        self.give_up_rest();
+        if self.opened.get().is_some() {
+            self.drop_delivered(0).await;
+            self.dispatch
+                .close(&self.config.queue, &self.owner)
+                .await
+                .ok(); // it expires by itself
+        }
+        self.observers.tell(Event::Shutdown);
+        drop(ending); // whoever waits is told
+    }
+
+    fn is_idle(&self) -> bool {
+        let state = self.state.borrow();
+        state.preparing.is_empty() && state.outstanding.is_empty()
+    }
+
+    /// Cancels what is to be cancelled; when the rest is given up.
+    fn wind_down(self: &Rc<Self>, how: Shutdown) -> Option<Instant> {
+        let agent = self.clone();
+        match how.kill_after {
+            Some(grace) => {
+                tokio::task::spawn_local(async move {
+                    tokio::time::sleep(grace).await;
+                    agent.cancel_all().await;
+                });
+                Some(Instant::now() + grace + CANCEL_PATIENCE)
+            }
+            None => {
+                // Queued or running is the server's to know: a queued one is removed, a running one ends.
+                if how.cancel_queued {
+                    tokio::task::spawn_local(async move { agent.cancel_queued().await });
+                }
+                None
+            }
+        }
+    }
+
+    // -- the queue
+
+    /// Opens the queue when there is something for it, and says every so often that it has an owner.
+    async fn keep_open(self: Rc<Self>) {
+        let mut backoff = Backoff::default();
+        loop {
+            let changed = self.changed.notified();
+            let wanted = !self.is_idle();
+            let done = match (self.opened.get(), wanted) {
+                (None, false) => {
+                    changed.await;
+                    continue;
+                }
+                (None, true) => self.open().await,
+                (Some(_), _) => self.refresh().await,
+            };
+            match done {
+                Ok(()) => {
+                    self.reached();
+                    backoff = Backoff::default();
+                    tokio::time::sleep(jittered(OWNER_DEAD_AFTER / 3)).await;
+                }
+                Err(error) => {
+                    self.missed(error);
+                    tokio::time::sleep(backoff.next()).await;
+                }
+            }
+        }
+    }
+
+    async fn open(&self) -> Result<(), DispatchError> {
+        let terms = Terms {
+            weight: self.config.weight,
+            max_queue: self.config.max_queue,
+            max_inflight: self.config.max_inflight,
+            lease: self.config.lease,
+            named: self.config.named,
+            ..Terms::new(super::verdicts::verdicts())
+        };
+        match self
+            .dispatch
+            .open(&self.config.queue, &self.owner, &terms)
+            .await?
+        {
+            Opened::Opened { event } => {
+                self.opened.set(Some(event));
+                self.changed.notify_waiters();
+                Ok(())
+            }
+            Opened::Owned { by } => Err(DispatchError::Protocol {
+                operation: "open",
+                problem: format!(
+                    "queue `{}` is used by process {} on {}: wait for it, or use another queue",
+                    self.config.queue, by.pid, by.host
+                ),
+            }),
+        }
+    }
+
+    async fn refresh(&self) -> Result<(), DispatchError> {
+        match self.dispatch.keep(&self.config.queue, &self.owner).await? {
+            Kept::Ok => Ok(()),
+            Kept::Gone => {
+                self.open().await?;
+                self.repair().await
+            }
+            Kept::Owned { by } => Err(DispatchError::Protocol {
+                operation: "keep",
+                problem: format!("process {} on {} took the queue over", by.pid, by.host),
+            }),
+        }
+    }
+
+    async fn check_now_and_then(self: Rc<Self>) {
+        loop {
+            tokio::time::sleep(jittered(CHECK_EVERY)).await;
+            if self.opened.get().is_some()
+                && let Err(error) = self.repair().await
+            {
+                self.missed(error);
+            }
+        }
+    }
+
+    // -- the server
+
+    pub(super) fn reached(&self) {
+        if let Some(since) = self.away.borrow_mut().take() {
+            log::info!("the server is back after {:?}", since.elapsed());
+        }
+    }
+
+    /// The server did not answer, or refused: after too long nothing can be run any more.
+    pub(super) fn missed(&self, error: DispatchError) {
+        let lasting = match &error {
+            DispatchError::Unreachable { .. } => {
+                let mut away = self.away.borrow_mut();
+                let since = *away.get_or_insert_with(|| {
+                    log::warn!("{error}; trying again");
+                    Instant::now()
+                });
+                since.elapsed() > self.config.server_timeout
+            }
+            _ => true,
+        };
+        if lasting {
+            self.failed.borrow_mut().get_or_insert(error);
+            self.give_up_rest();
+            self.changed.notify_waiters();
+        }
+    }
+
+    // -- those who wait
+
+    pub(super) fn tell(&self, call: CallId, listener: Box<dyn Listener>, answer: Answer) {
+        let verdict = answer.as_ref().ok().map(|outcome| outcome.verdict);
+        listener.ended(answer);
+        self.observers.tell(Event::Complete { call, verdict });
+        self.changed.notify_waiters();
+        self.changed.notify_one();
+    }
+
+    pub(super) fn tell_began(&self, task: &TaskId, worker_id: &str) {
+        let mut state = self.state.borrow_mut();
+        let Some(outstanding) = state.outstanding.get_mut(task).filter(|it| !it.began) else {
+            return;
+        };
+        outstanding.begin();
+        for (call, listener) in &outstanding.waiting {
+            listener.began();
+            self.observers.tell(Event::Start {
+                call: *call,
+                worker_id: worker_id.to_owned(),
+            });
+        }
+    }
+
+    /// Nobody can tell what becomes of what is left.
+    fn give_up_rest(&self) {
+        let why = self.failed.borrow().clone();
+        let error = || match &why {
+            Some(error) => EngineError::Elsewhere {
+                code: "server",
+                problem: error.to_string(),
+            },
+            None => EngineError::ShutDown,
+        };
+        let (preparing, outstanding) = {
+            let mut state = self.state.borrow_mut();
+            (
+                std::mem::take(&mut state.preparing),
+                std::mem::take(&mut state.outstanding),
+            )
+        };
+        for (call, preparing) in preparing {
+            self.tell(call, preparing.listener, Err(error()));
+        }
+        for (call, listener) in outstanding.into_values().flat_map(|task| task.waiting) {
+            self.tell(call, listener, Err(error()));
+        }
+    }
+}

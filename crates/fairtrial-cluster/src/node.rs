@@ -1,0 +1,209 @@
+//! The daemon of a node: a lease loop around the local engine.
+//!
+//! Each slot asks for one task when it is free, runs it and commits what came of it; nothing is fetched ahead (CL-4).
+//! Leases are renewed by timers of this process, whatever a call does (CL-5). All of it runs on one thread.
+
+mod duties;
+mod rounds;
+mod slot;
+mod trial;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fairtrial_exec::{Backend as _, Level, LocalBackend, Shutdown};
+use tokio::sync::{Notify, watch};
+
+use crate::answers::Announced;
+use crate::blobs::BlobStore;
+use crate::dispatch::{Dispatch, DispatchError};
+use crate::names::{Agent, Class, QueueName, TaskId};
+use crate::pack::TreeCache;
+use crate::terms::{Node, NodeState};
+use rounds::Rounds;
+
+/// How an agent is set up.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Who it is.
+    pub agent: Agent,
+    /// Calls at a time.
+    pub slots: u32,
+    /// What it serves.
+    pub classes: Vec<Class>,
+    /// The least isolation of any call.
+    pub floor: Level,
+    /// Longest time between renewals, three times; queues may ask for less.
+    pub lease: Duration,
+    /// How long running calls may take to end when it drains.
+    pub drain_timeout: Duration,
+    /// How long it goes on without the server.
+    pub give_up: Duration,
+    /// Where large arguments are put, without a name.
+    pub scratch: PathBuf,
+    /// What others are told of it, besides its state.
+    pub about: serde_json::Value,
+}
+
+/// What an agent was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stop {
+    /// Nothing: go on.
+    #[default]
+    No,
+    /// End when what runs has ended.
+    Drain,
+    /// End now.
+    Now,
+}
+
+/// Why an agent ended other than by being told to.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// Another agent of that name lives.
+    #[error("an agent `{0}` is alive: give this one another name with --name")]
+    NameTaken(String),
+    /// The server refuses or is not one to work with.
+    #[error(transparent)]
+    Dispatch(#[from] DispatchError),
+    /// The server was away for too long.
+    #[error("no answer from the server for {}: {last}", shown(*.since))]
+    GaveUp {
+        /// For how long.
+        since: Duration,
+        /// What it said last.
+        last: DispatchError,
+    },
+}
+
+fn shown(time: Duration) -> String {
+    format!("{} s", time.as_secs())
+}
+
+/// An agent.
+pub struct NodeAgent<D> {
+    dispatch: D,
+    engine: Arc<LocalBackend>,
+    store: Option<BlobStore>,
+    cache: TreeCache,
+    config: NodeConfig,
+    stop: watch::Receiver<Stop>,
+    rounds: RefCell<Rounds>,
+    /// Somebody may have work.
+    wake: Notify,
+    /// What runs, and how to cancel it.
+    running: RefCell<HashMap<(QueueName, TaskId), Rc<Notify>>>,
+    state: Cell<NodeState>,
+    /// Engine failures in a row (CL-10).
+    failures: Cell<u32>,
+    /// Since when the server is away.
+    away: RefCell<Option<(Instant, DispatchError)>>,
+    ended: RefCell<Option<NodeError>>,
+    over: Notify,
+}
+
+impl<D: Dispatch + 'static> NodeAgent<D> {
+    /// An agent that has done nothing yet.
+    #[must_use]
+    pub fn new(
+        dispatch: D,
+        engine: Arc<LocalBackend>,
+        store: Option<BlobStore>,
+        cache: TreeCache,
+        config: NodeConfig,
+        stop: watch::Receiver<Stop>,
+    ) -> Self {
+        Self {
+            dispatch,
+            engine,
+            store,
+            cache,
+            config,
+            stop,
+            rounds: RefCell::default(),
+            wake: Notify::new(),
+            running: RefCell::default(),
+            state: Cell::new(NodeState::Up),
+            failures: Cell::new(0),
+            away: RefCell::default(),
+            ended: RefCell::default(),
+            over: Notify::new(),
+        }
+    }
+
+    /// Serves until it is told to stop, or cannot go on. To be awaited in a [`LocalSet`](tokio::task::LocalSet).
+    pub async fn run(self) -> Result<(), NodeError> {
+        let agent = Rc::new(self);
+        match agent.dispatch.announce(&agent.node()).await? {
+            Announced::Ok => {}
+            Announced::Taken => {
+                return Err(NodeError::NameTaken(agent.config.agent.name().to_owned()));
+            }
+        }
+        let duties = [
+            tokio::task::spawn_local(agent.clone().keep_announced()),
+            tokio::task::spawn_local(agent.clone().reap()),
+            tokio::task::spawn_local(agent.clone().hear_hints()),
+        ];
+        let mut slots = tokio::task::JoinSet::new();
+        for slot in 0..agent.config.slots {
+            slots.spawn_local(agent.clone().serve(slot));
+        }
+        while slots.join_next().await.is_some() {}
+        duties.iter().for_each(tokio::task::JoinHandle::abort);
+        agent.dispatch.remove_node(&agent.config.agent).await.ok(); // it expires by itself
+        agent.engine.shutdown(Shutdown::now()).await;
+        match agent.ended.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn node(&self) -> Node {
+        let mut about = self.config.about.clone();
+        if let Some(about) = about.as_object_mut() {
+            about.insert("busy".into(), self.running.borrow().len().into());
+        }
+        Node {
+            agent: self.config.agent.clone(),
+            classes: self.config.classes.clone(),
+            state: self.state.get(),
+            about,
+        }
+    }
+
+    /// What it was told, as far as it goes on by itself.
+    fn told(&self) -> Stop {
+        match *self.ended.borrow() {
+            Some(_) => Stop::Now,
+            None => *self.stop.borrow(),
+        }
+    }
+
+    /// It cannot go on.
+    fn end(&self, error: NodeError) {
+        self.ended.borrow_mut().get_or_insert(error);
+        self.over.notify_waiters();
+    }
+
+    /// Until it is told to stop at least so much.
+    async fn stopped(&self, least: Stop) {
+        let mut stop = self.stop.clone();
+        loop {
+            let over = self.over.notified();
+            if self.told() >= least {
+                return;
+            }
+            tokio::select! {
+                changed = stop.changed() => if changed.is_err() {
+                    std::future::pending::<()>().await; // nobody is left who could say so
+                },
+                () = over => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! One slot: asks for a task when it is free, has it run, and tells what came of it.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::trial::{Ended, Ran};
+use super::{NodeAgent, Stop};
+use crate::answers::{Committed, Leased, Renewed};
+use crate::dispatch::{Dispatch, DispatchError};
+use crate::envelope::ResultEnvelope;
+use crate::jitter::{Backoff, jittered};
+use crate::names::{Class, Consumer, QueueName};
+use crate::terms::{Commit, Lease, NewEvent, NodeState, Release};
+
+/// An idle slot asks this often, hints or none (CL-18).
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// An agent that is ill looks this often whether it still is.
+const RECOVER_EVERY: Duration = Duration::from_secs(5);
+
+/// A task that a slot holds.
+pub(super) struct Held {
+    pub(super) lease: Lease,
+    pub(super) envelope: Vec<u8>,
+    /// Between renewals.
+    renew_every: Duration,
+}
+
+impl<D: Dispatch + 'static> NodeAgent<D> {
+    /// A slot's life.
+    pub(super) async fn serve(self: Rc<Self>, slot: u32) {
+        let consumer = self.config.agent.slot(slot);
+        let mut next = None;
+        while let Some(held) = match next.take() {
+            Some(held) => Some(held),
+            None => self.seek(&consumer).await,
+        } {
+            next = self.see_through(held, &consumer).await;
+        }
+    }
+
+    /// The next task; none when it is told to stop.
+    async fn seek(&self, consumer: &Consumer) -> Option<Held> {
+        let mut backoff = Backoff::default();
+        loop {
+            let woken = self.wake.notified();
+            if self.told() != Stop::No {
+                return None;
+            }
+            if self.state.get() == NodeState::Unhealthy && !self.recovers().await {
+                tokio::select! {
+                    () = tokio::time::sleep(jittered(RECOVER_EVERY)) => continue,
+                    () = self.stopped(Stop::Drain) => return None,
+                }
+            }
+            let wait = match self.ask_around(consumer).await {
+                Ok(Some(held)) => return Some(held),
+                Ok(None) => {
+                    self.reached();
+                    backoff = Backoff::default();
+                    jittered(ASK_EVERY)
+                }
+                Err(error) => {
+                    self.missed(error);
+                    backoff.next()
+                }
+            };
+            tokio::select! {
+                () = woken => {}
+                () = tokio::time::sleep(wait) => self.look_for_queues().await,
+                () = self.stopped(Stop::Drain) => return None,
+            }
+        }
+    }
+
+    /// Asks each queue in its turn.
+    async fn ask_around(&self, consumer: &Consumer) -> Result<Option<Held>, DispatchError> {
+        if self.rounds.borrow().order().is_empty() {
+            self.know_queues().await?;
+        }
+        let order = self.rounds.borrow().order();
+        for queue in &order {
+            for class in &self.config.classes {
+                let leased = self.dispatch.lease(queue, *class, consumer).await?;
+                if let Some(held) = self.taken(queue, leased) {
+                    return Ok(Some(held));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn look_for_queues(&self) {
+        if let Err(error) = self.know_queues().await {
+            self.missed(error);
+        }
+    }
+
+    async fn know_queues(&self) -> Result<(), DispatchError> {
+        let queues = self.dispatch.queues().await?;
+        self.rounds.borrow_mut().know(&queues);
+        Ok(())
+    }
+
+    fn taken(&self, queue: &QueueName, leased: Leased) -> Option<Held> {
+        match leased {
+            Leased::Task {
+                lease,
+                envelope,
+                renew_within,
+            } => {
+                self.rounds.borrow_mut().served(queue);
+                Some(Held {
+                    lease,
+                    envelope,
+                    renew_every: renew_within.min(self.config.lease) / 3,
+                })
+            }
+            Leased::Empty | Leased::Gone => None,
+        }
+    }
+
+    /// Runs a task and tells what came of it; the next one, if that came with it.
+    async fn see_through(self: &Rc<Self>, held: Held, consumer: &Consumer) -> Option<Held> {
+        let place = (held.lease.queue.clone(), held.lease.task.clone());
+        let cancel = Rc::new(Notify::new());
+        self.running
+            .borrow_mut()
+            .insert(place.clone(), cancel.clone());
+        let lost = Rc::new(Notify::new());
+        let renewing = tokio::task::spawn_local(self.clone().renew(
+            held.lease.clone(),
+            held.renew_every,
+            cancel.clone(),
+            lost.clone(),
+        ));
+        let ran = self.run_trial(&held, &cancel, &lost).await;
+        let next = match ran {
+            Ran::Committable(ended) => self.commit(&held.lease, ended, consumer).await,
+            Ran::Back(release) => {
+                self.release(&held.lease, &release).await;
+                None
+            }
+            Ran::Lost => {
+                self.tell_fenced(&held.lease).await;
+                None
+            }
+        };
+        renewing.abort();
+        self.running.borrow_mut().remove(&place);
+        next
+    }
+
+    /// Keeps the lease, by its own timer (CL-5).
+    async fn renew(
+        self: Rc<Self>,
+        lease: Lease,
+        every: Duration,
+        cancel: Rc<Notify>,
+        lost: Rc<Notify>,
+    ) {
+        let mut backoff = Backoff::default();
+        let mut wait = every;
+        loop {
+            tokio::time::sleep(wait).await;
+            wait = every;
+            match self.dispatch.renew(&lease).await {
+                Ok(Renewed::Ok) => {
+                    self.reached();
+                    backoff = Backoff::default();
+                }
+                Ok(Renewed::Cancel) => cancel.notify_one(),
+                Ok(Renewed::Lost) => {
+                    lost.notify_one();
+                    return;
+                }
+                Err(error) => {
+                    self.missed(error);
+                    wait = backoff.next().min(every);
+                }
+            }
+        }
+    }
+
+    /// Commits, as often as it takes, and asks for the next task in the same breath.
+    async fn commit(&self, lease: &Lease, ended: Ended, consumer: &Consumer) -> Option<Held> {
+        let commit = Commit {
+            lease: lease.clone(),
+            result: ended.result,
+            events: ended.events,
+            complete: ended.complete,
+        };
+        let mut backoff = Backoff::default();
+        loop {
+            let goes_on = self.told() == Stop::No && self.state.get() == NodeState::Up;
+            let next = self.rounds.borrow().order().into_iter().next();
+            let next = next
+                .filter(|_| goes_on)
+                .zip(self.config.classes.first().copied());
+            let answer = match &next {
+                Some((queue, class)) => self.commit_and_ask(&commit, queue, *class).await,
+                None => self
+                    .dispatch
+                    .commit(&commit)
+                    .await
+                    .map(|committed| (committed, None)),
+            };
+            match answer {
+                Ok((committed, held)) => {
+                    self.reached();
+                    self.note(&commit, &committed, consumer).await;
+                    return held;
+                }
+                Err(error) => self.missed(error),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(backoff.next()) => {}
+                () = self.stopped(Stop::Now) => return None,
+            }
+        }
+    }
+
+    async fn commit_and_ask(
+        &self,
+        commit: &Commit,
+        queue: &QueueName,
+        class: Class,
+    ) -> Result<(Committed, Option<Held>), DispatchError> {
+        let (committed, leased) = self.dispatch.commit_and_lease(commit, queue, class).await?;
+        Ok((committed, self.taken(queue, leased)))
+    }
+
+    async fn note(&self, commit: &Commit, committed: &Committed, consumer: &Consumer) {
+        match committed {
+            Committed::Committed => {}
+            // Its reply was lost the first time (CL-59).
+            Committed::Duplicate { stored } if is_own(stored, &commit.lease, consumer) => {}
+            Committed::Duplicate { .. } | Committed::Fenced => {
+                self.tell_fenced(&commit.lease).await
+            }
+            Committed::Unknown => log::info!("task {} is known no more", commit.lease.task),
+        }
+    }
+
+    async fn release(&self, lease: &Lease, release: &Release) {
+        let mut backoff = Backoff::default();
+        loop {
+            match self.dispatch.release(lease, release).await {
+                Ok(_) => return self.reached(),
+                Err(error) => self.missed(error),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(backoff.next()) => {}
+                () = self.stopped(Stop::Now) => return, // the lease expires by itself
+            }
+        }
+    }
+
+    /// CL-16: what somebody else has now, is theirs.
+    async fn tell_fenced(&self, lease: &Lease) {
+        let event = NewEvent {
+            name: "call.fenced".to_owned(),
+            task: Some(lease.task.clone()),
+            agent: Some(self.config.agent.name().to_owned()),
+            data: String::new(),
+        };
+        let told = self.dispatch.emit(&lease.queue, &[event]).await;
+        told.ok(); // an event is never all that is known of anything
+    }
+}
+
+fn is_own(stored: &[u8], lease: &Lease, consumer: &Consumer) -> bool {
+    ResultEnvelope::read(stored).is_ok_and(|result| {
+        result.token == Some(lease.token) && result.agent.as_deref() == Some(&*consumer.to_string())
+    })
+}

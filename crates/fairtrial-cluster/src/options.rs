@@ -1,0 +1,167 @@
+//! What a backend's URL says besides where the server is (CL-55): `redis://host:6379/0?queue=q&max_queue=100`.
+
+use std::time::Duration;
+
+use url::Url;
+
+use crate::backend::OnFull;
+use crate::names::{Class, QueueName};
+
+/// What users can set, each with its default.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// The queue's name; drawn if there is none.
+    pub queue: Option<QueueName>,
+    /// The slots that calls need.
+    pub class: Class,
+    /// The queue's share.
+    pub weight: u32,
+    /// Tasks and uncollected results, at most.
+    pub max_queue: u64,
+    /// Calls that run at a time, at most.
+    pub max_inflight: Option<u64>,
+    /// Where what is large is kept.
+    pub blobs: Option<String>,
+    /// What happens when the queue is full.
+    pub on_full: OnFull,
+    /// How long the server may be away.
+    pub server_timeout: Duration,
+    /// A lease that is not renewed so long is lost.
+    pub lease: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            queue: None,
+            class: Class::Cpu,
+            weight: 1,
+            max_queue: 10_000,
+            max_inflight: None,
+            blobs: None,
+            on_full: OnFull::Wait,
+            server_timeout: Duration::from_secs(600),
+            lease: Duration::from_secs(30),
+        }
+    }
+}
+
+/// An option that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{key}`: {problem}")]
+pub struct BadOption {
+    /// Its name.
+    pub key: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// The keys that the connection itself takes.
+const CONNECTION: [&str; 8] = [
+    "ca", "cert", "key", "insecure", "db", "user", "pass", "protocol",
+];
+/// Ours.
+const KEYS: [&str; 9] = [
+    "queue",
+    "cls",
+    "weight",
+    "max_queue",
+    "max_inflight",
+    "blobs",
+    "on_full",
+    "server_timeout",
+    "lease",
+];
+
+impl Options {
+    /// Those of a URL's query; the rest of it is not looked at.
+    pub fn from_url(url: &str) -> Result<Self, BadOption> {
+        let mut options = Self::default();
+        let Ok(url) = Url::parse(url) else {
+            return Ok(options); // whoever connects says so
+        };
+        for (key, value) in url.query_pairs() {
+            if !CONNECTION.contains(&&*key) {
+                options.set(&key, &value)?;
+            }
+        }
+        Ok(options)
+    }
+
+    /// Sets one by its name.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), BadOption> {
+        let bad = |problem: String| BadOption {
+            key: key.to_owned(),
+            problem,
+        };
+        let number = || {
+            let number = value.parse::<u64>().ok().filter(|number| *number > 0);
+            number.ok_or_else(|| bad(format!("`{value}` is no number above 0")))
+        };
+        let time = || fairtrial_exec::parse_duration(value).map_err(&bad);
+        match key {
+            "queue" => {
+                let name = QueueName::new(value).map_err(|error| bad(error.to_string()))?;
+                self.queue = Some(name);
+            }
+            "cls" => {
+                self.class = Class::ALL
+                    .into_iter()
+                    .find(|class| class.as_str() == value)
+                    .filter(|class| *class == Class::Cpu)
+                    .ok_or_else(|| bad(format!("`{value}` is not served yet; the class there is is `cpu`")))?;
+            }
+            "weight" => {
+                let weight = u32::try_from(number()?);
+                self.weight = weight.map_err(|_| bad(format!("`{value}` is too large")))?;
+            }
+            "max_queue" => self.max_queue = number()?,
+            "max_inflight" => self.max_inflight = Some(number()?),
+            "blobs" => self.blobs = Some(value.to_owned()),
+            "on_full" => {
+                self.on_full = match value {
+                    "wait" => OnFull::Wait,
+                    "error" => OnFull::Error,
+                    _ => return Err(bad(format!("`{value}` is neither `wait` nor `error`"))),
+                }
+            }
+            "server_timeout" => self.server_timeout = time()?,
+            "lease" => self.lease = time()?,
+            _ => return Err(bad(format!("is no option; there are {}", KEYS.join(", ")))),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CL-55
+    #[test]
+    fn options_stand_in_the_query_beside_those_of_the_connection() {
+        let url = "redis://h:1/0?queue=q&cls=cpu&weight=3&max_queue=7&max_inflight=2&on_full=error&\
+                   server_timeout=5s&lease=9s&insecure=1&blobs=file%3A%2F%2F%2Fshared";
+        let options = Options::from_url(url).unwrap();
+        assert_eq!(options.queue.unwrap().as_str(), "q");
+        assert_eq!(
+            (options.class, options.weight, options.max_queue),
+            (Class::Cpu, 3, 7)
+        );
+        assert_eq!(
+            (options.max_inflight, options.on_full),
+            (Some(2), OnFull::Error)
+        );
+        assert_eq!(options.server_timeout, Duration::from_secs(5));
+        assert_eq!(options.blobs.as_deref(), Some("file:///shared"));
+        for (query, key) in [
+            ("maxqueue=3", "maxqueue"),
+            ("weight=0", "weight"),
+            ("cls=timing", "cls"),
+            ("lease=x", "lease"),
+        ] {
+            let refused = Options::from_url(&format!("redis://h:1?{query}")).unwrap_err();
+            assert_eq!(refused.key, key);
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! Dispatch by a Redis server: each operation one script, whose steps are in `redis/*.lua`. Turns values into arguments
+//! and answers into values, and no more. Connects with the first operation.
+
+mod endpoint;
+mod events;
+mod keys;
+mod link;
+mod listen;
+mod read;
+mod scripts;
+mod status;
+mod suited;
+mod wire;
+
+pub use endpoint::Endpoint;
+pub use suited::Suited;
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use self::link::{Link, is_unknown_script};
+use self::read::Reply;
+use self::scripts::Operation;
+use self::wire::{
+    announced, commit_command, committed, fields_of, json, lease_command, leased, ms, on_lease,
+    texts,
+};
+use crate::answers::{
+    Announced, Cancelled, Committed, DeadLetter, Events, Kept, Leased, ListedQueue, Nodes, Opened,
+    Place, QueueCancelled, QueueStatus, Reaped, Released, Renewed, ServerStatus, Submitted,
+};
+use crate::dispatch::{Dispatch, DispatchError};
+use crate::hints::Hints;
+use crate::names::{Agent, Class, Consumer, QueueName, StreamId, TaskId};
+use crate::terms::{
+    Commit, Lease, NODE_LOST_AFTER, NewEvent, Node, OWNER_DEAD_AFTER, Owner, Refusal, Release,
+    Task, Terms, too_large,
+};
+
+/// Tasks that one script is asked about.
+const BATCH: usize = 100;
+
+type Answered<T> = Result<T, DispatchError>;
+
+/// Dispatch by a Redis server. Any number of tasks may use one at a time; it belongs to the runtime it was first used on.
+pub struct RedisDispatch {
+    link: Link,
+}
+
+impl RedisDispatch {
+    /// By the server there. Connects to nothing yet.
+    pub fn new(endpoint: Endpoint) -> Answered<Self> {
+        Ok(Self {
+            link: Link::new(endpoint)?,
+        })
+    }
+
+    /// Where the server is.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        self.link.endpoint()
+    }
+
+    async fn reply(&self, operation: &Operation, cmd: &Cmd) -> Answered<Reply> {
+        Ok(Reply::new(
+            operation.name,
+            self.link.run(operation, cmd).await?,
+        ))
+    }
+
+    /// The index is no part of a queue, so no script touches it (CL-11); the owner's next sign mends what is lost here.
+    async fn list(&self, queue: &QueueName, weight: u32) -> Answered<()> {
+        let mut cmd = redis::cmd("HSET");
+        cmd.arg(keys::QUEUES).arg(queue.as_str()).arg(weight);
+        self.link.query("open", &cmd).await
+    }
+
+    async fn unlist(&self, queue: &QueueName) -> Answered<()> {
+        let mut cmd = redis::cmd("HDEL");
+        cmd.arg(keys::QUEUES).arg(queue.as_str());
+        self.link.query("close", &cmd).await
+    }
+}
+
+impl fmt::Debug for RedisDispatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RedisDispatch({:?})", self.link.endpoint())
+    }
+}
+
+impl Dispatch for RedisDispatch {
+    async fn open(&self, queue: &QueueName, owner: &Owner, terms: &Terms) -> Answered<Opened> {
+        let mut cmd = scripts::OPEN.on(queue);
+        cmd.arg(json(owner)).arg(ms(OWNER_DEAD_AFTER));
+        for (field, value) in fields_of(terms) {
+            cmd.arg(field).arg(value);
+        }
+        let mut reply = self.reply(&scripts::OPEN, &cmd).await?;
+        match reply.text()?.as_str() {
+            "owned" => Ok(Opened::Owned { by: reply.json()? }),
+            _ => {
+                self.list(queue, terms.weight).await?;
+                Ok(Opened::Opened {
+                    event: reply.parse()?,
+                })
+            }
+        }
+    }
+
+    async fn keep(&self, queue: &QueueName, owner: &Owner) -> Answered<Kept> {
+        let mut cmd = scripts::KEEP.on(queue);
+        cmd.arg(json(owner)).arg(ms(OWNER_DEAD_AFTER));
+        let mut reply = self.reply(&scripts::KEEP, &cmd).await?;
+        match reply.text()?.as_str() {
+            "owned" => Ok(Kept::Owned { by: reply.json()? }),
+            "gone" => Ok(Kept::Gone),
+            _ => {
+                self.list(queue, reply.parse()?).await?;
+                Ok(Kept::Ok)
+            }
+        }
+    }
+
+    async fn close(&self, queue: &QueueName, owner: &Owner) -> Answered<Kept> {
+        let mut cmd = scripts::CLOSE.on(queue);
+        cmd.arg(json(owner)).arg(ms(OWNER_DEAD_AFTER));
+        let mut reply = self.reply(&scripts::CLOSE, &cmd).await?;
+        match reply.text()?.as_str() {
+            "owned" => Ok(Kept::Owned { by: reply.json()? }),
+            "gone" => Ok(Kept::Gone),
+            "deleted" => {
+                self.unlist(queue).await?;
+                Ok(Kept::Ok)
+            }
+            _ => Ok(Kept::Ok),
+        }
+    }
+
+    async fn submit(&self, queue: &QueueName, task: &Task) -> Answered<Submitted> {
+        too_large::envelope(&task.envelope)?;
+        let timeout = task.queue_timeout.map_or(-1, |wait| {
+            i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)
+        });
+        let mut cmd = scripts::SUBMIT.on(queue);
+        cmd.arg(task.id.as_str())
+            .arg(task.class.as_str())
+            .arg(timeout)
+            .arg(&task.envelope);
+        let mut reply = self.reply(&scripts::SUBMIT, &cmd).await?;
+        match reply.text()?.as_str() {
+            "ok" => Ok(Submitted::Ok),
+            "dup" => Ok(Submitted::Dup),
+            "done" => Ok(Submitted::Done),
+            "full" => Ok(Submitted::Full),
+            "closed" => Ok(Submitted::Closed),
+            other => Err(reply.odd(other)),
+        }
+    }
+
+    async fn cancel(&self, queue: &QueueName, task: &TaskId) -> Answered<Cancelled> {
+        let mut cmd = scripts::CANCEL.on(queue);
+        cmd.arg(task.as_str());
+        let mut reply = self.reply(&scripts::CANCEL, &cmd).await?;
+        match reply.text()?.as_str() {
+            "removed" => Ok(Cancelled::Removed),
+            "signalled" => Ok(Cancelled::Signalled),
+            "done" => Ok(Cancelled::Done),
+            "unknown" => Ok(Cancelled::Unknown),
+            other => Err(reply.odd(other)),
+        }
+    }
+
+    async fn cancel_queue(&self, queue: &QueueName) -> Answered<QueueCancelled> {
+        let mut reply = self
+            .reply(&scripts::CANCEL_QUEUE, &scripts::CANCEL_QUEUE.on(queue))
+            .await?;
+        let recorded = reply.parse()?;
+        let more = reply.parse::<u32>()? == 1;
+        Ok(QueueCancelled { recorded, more })
+    }
+
+    async fn pause(&self, queue: &QueueName, paused: bool) -> Answered<bool> {
+        let mut cmd = scripts::PAUSE.on(queue);
+        cmd.arg(if paused { "paused" } else { "open" });
+        Ok(self.reply(&scripts::PAUSE, &cmd).await?.parse::<u32>()? == 1)
+    }
+
+    async fn check(&self, queue: &QueueName, tasks: &[TaskId]) -> Answered<Vec<Place>> {
+        let mut places = Vec::with_capacity(tasks.len());
+        for batch in tasks.chunks(BATCH) {
+            let mut cmd = scripts::CHECK.on(queue);
+            cmd.arg(texts(batch));
+            let mut reply = self.reply(&scripts::CHECK, &cmd).await?;
+            for _ in batch {
+                places.push(match reply.text()?.as_str() {
+                    "queued" => Place::Queued,
+                    "leased" => Place::Leased,
+                    "done" => Place::Done,
+                    _ => Place::Missing,
+                });
+            }
+        }
+        Ok(places)
+    }
+
+    async fn collect(
+        &self,
+        queue: &QueueName,
+        tasks: &[TaskId],
+        kept: &[TaskId],
+    ) -> Answered<Vec<(TaskId, Vec<u8>)>> {
+        let mut results = Vec::new();
+        for batch in tasks.chunks(BATCH) {
+            let mut cmd = scripts::COLLECT.on(queue);
+            cmd.arg(batch.len());
+            cmd.arg(texts(batch));
+            let mut reply = self.reply(&scripts::COLLECT, &cmd).await?;
+            for task in batch {
+                results.extend(reply.optional()?.map(|result| (task.clone(), result)));
+            }
+        }
+        for batch in kept.chunks(BATCH) {
+            let mut cmd = scripts::COLLECT.on(queue);
+            cmd.arg(0);
+            cmd.arg(texts(batch));
+            self.reply(&scripts::COLLECT, &cmd).await?;
+        }
+        Ok(results)
+    }
+
+    async fn lease(
+        &self,
+        queue: &QueueName,
+        class: Class,
+        consumer: &Consumer,
+    ) -> Answered<Leased> {
+        let cmd = lease_command(queue, class, consumer);
+        leased(
+            queue,
+            class,
+            consumer,
+            self.reply(&scripts::LEASE, &cmd).await?,
+        )
+    }
+
+    async fn renew(&self, lease: &Lease) -> Answered<Renewed> {
+        let mut reply = self
+            .reply(&scripts::RENEW, &on_lease(&scripts::RENEW, lease))
+            .await?;
+        match reply.text()?.as_str() {
+            "ok" => Ok(Renewed::Ok),
+            "cancel" => Ok(Renewed::Cancel),
+            "lost" => Ok(Renewed::Lost),
+            other => Err(reply.odd(other)),
+        }
+    }
+
+    async fn commit(&self, commit: &Commit) -> Answered<Committed> {
+        too_large::result(&commit.result)?;
+        committed(
+            self.reply(&scripts::COMMIT, &commit_command(commit))
+                .await?,
+        )
+    }
+
+    async fn commit_and_lease(
+        &self,
+        commit: &Commit,
+        queue: &QueueName,
+        class: Class,
+    ) -> Answered<(Committed, Leased)> {
+        too_large::result(&commit.result)?;
+        let consumer = &commit.lease.consumer;
+        let mut both = redis::pipe();
+        both.add_command(commit_command(commit));
+        both.add_command(lease_command(queue, class, consumer));
+        let replies = self.link.pipe("commit", &mut both).await?;
+        let mut values = Vec::with_capacity(2);
+        for reply in replies {
+            match reply {
+                Ok(value) => values.push(value),
+                // One by one they load what is missing; whatever came through is answered alike.
+                Err(error) if is_unknown_script(&error) => {
+                    return Ok((
+                        self.commit(commit).await?,
+                        self.lease(queue, class, consumer).await?,
+                    ));
+                }
+                Err(error) => return Err(self.link.explain("commit", &error)),
+            }
+        }
+        let mut values = values.into_iter();
+        let mut next = |name| Reply::new(name, values.next().unwrap_or(Value::Nil));
+        Ok((
+            committed(next("commit"))?,
+            leased(queue, class, consumer, next("lease"))?,
+        ))
+    }
+
+    async fn release(&self, lease: &Lease, release: &Release) -> Answered<Released> {
+        let (kind, reason) = match release {
+            Release::Uncounted { reason } => ("uncounted", reason),
+            Release::Counted { reason } => ("counted", reason),
+            Release::Refused {
+                refusal: Refusal::Setup,
+                reason,
+            } => ("setup", reason),
+            Release::Refused {
+                refusal: Refusal::Protocol,
+                reason,
+            } => ("protocol", reason),
+        };
+        let mut cmd = on_lease(&scripts::RELEASE, lease);
+        cmd.arg(lease.consumer.agent.nonce()).arg(kind).arg(reason);
+        let mut reply = self.reply(&scripts::RELEASE, &cmd).await?;
+        match reply.text()?.as_str() {
+            "released" => Ok(Released::Released),
+            "lost" => Ok(Released::Lost),
+            "dead" => Ok(Released::Dead),
+            other => Err(reply.odd(other)),
+        }
+    }
+
+    async fn reap(
+        &self,
+        queue: &QueueName,
+        class: Class,
+        live: &[Agent],
+        from: Option<StreamId>,
+    ) -> Answered<Reaped> {
+        let mut cmd = scripts::REAP.on(queue);
+        cmd.arg(class.as_str())
+            .arg(from.map_or_else(|| "-".to_owned(), |id| id.to_string()));
+        for agent in live {
+            cmd.arg(agent.name()).arg(agent.nonce());
+        }
+        let mut reply = self.reply(&scripts::REAP, &cmd).await?;
+        if reply.text()? == "gone" {
+            self.unlist(queue).await?;
+            return Ok(Reaped {
+                gone: true,
+                ..Reaped::default()
+            });
+        }
+        Ok(Reaped {
+            parked: reply.parse()?,
+            dead: reply.parse()?,
+            anew: reply.parse()?,
+            refused: reply.parse()?,
+            cancelled: reply.parse()?,
+            stale: reply.parse()?,
+            next: reply.text()?.parse().ok().map(|id: StreamId| StreamId {
+                seq: id.seq + 1,
+                ..id
+            }),
+            gone: false,
+        })
+    }
+
+    async fn announce(&self, node: &Node) -> Answered<Announced> {
+        let mut cmd = scripts::ANNOUNCE.on_node(node.agent.name());
+        cmd.arg(node.agent.nonce())
+            .arg(json(node))
+            .arg(ms(NODE_LOST_AFTER));
+        announced(self.reply(&scripts::ANNOUNCE, &cmd).await?)
+    }
+
+    async fn remove_node(&self, agent: &Agent) -> Answered<Announced> {
+        let mut cmd = scripts::REMOVE_NODE.on_node(agent.name());
+        cmd.arg(agent.nonce());
+        announced(self.reply(&scripts::REMOVE_NODE, &cmd).await?)
+    }
+
+    async fn forget_node(&self, name: &str) -> Answered<bool> {
+        let cmd = scripts::FORGET_NODE.on_node(name);
+        Ok(self
+            .reply(&scripts::FORGET_NODE, &cmd)
+            .await?
+            .parse::<u32>()?
+            == 1)
+    }
+
+    async fn nodes(&self) -> Answered<Nodes> {
+        self.read_nodes().await
+    }
+
+    async fn queues(&self) -> Answered<Vec<ListedQueue>> {
+        self.read_queues().await
+    }
+
+    async fn emit(&self, queue: &QueueName, events: &[NewEvent]) -> Answered<()> {
+        self.add_events(queue, events).await
+    }
+
+    async fn events(&self, queue: &QueueName, after: StreamId, wait: Duration) -> Answered<Events> {
+        self.read_events(queue, after, wait).await
+    }
+
+    async fn dead_letters(&self, queue: &QueueName) -> Answered<Vec<DeadLetter>> {
+        self.read_dead_letters(queue).await
+    }
+
+    async fn hints(&self, classes: &[Class], agent: Option<&str>) -> Answered<Hints> {
+        self.listen(classes, agent).await
+    }
+
+    async fn queue_status(&self, queue: &QueueName) -> Answered<Option<QueueStatus>> {
+        self.read_queue_status(queue).await
+    }
+
+    async fn server_status(&self) -> Answered<ServerStatus> {
+        self.read_server_status().await
+    }
+}

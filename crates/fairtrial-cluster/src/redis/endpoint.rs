@@ -1,0 +1,227 @@
+//! Where the server is and how to get there: an address checked before anything connects (CL-45). Shows no password.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use redis::{
+    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
+    TlsCertificates,
+};
+
+use crate::dispatch::DispatchError;
+
+/// A server's address: `redis://`, `rediss://` or `redis+unix://`. In the query: `ca`, `cert` and `key` (files, PEM),
+/// `insecure=1`; other keys are for others.
+#[derive(Clone)]
+pub struct Endpoint {
+    info: ConnectionInfo,
+    tls: Option<TlsCertificates>,
+}
+
+impl Endpoint {
+    /// Reads an address, and the files it names. Refuses a password that would cross a network in the clear.
+    pub fn parse(url: &str) -> Result<Self, DispatchError> {
+        let info = url.into_connection_info().map_err(|error| {
+            // The parser's own words, never the address: it may have a password in it.
+            address(
+                error
+                    .detail()
+                    .map_or_else(|| error.category().to_owned(), str::to_owned),
+            )
+        })?;
+        if url.contains('#') {
+            return Err(address("it has a `#`; certificates are always verified"));
+        }
+        let endpoint = Self {
+            tls: certificates(url)?,
+            info,
+        };
+        let password = endpoint.info.redis_settings().password().is_some();
+        if password
+            && endpoint.crosses_a_network()
+            && option(url, "insecure").as_deref() != Some("1")
+        {
+            let host = endpoint.address();
+            return Err(address(format!(
+                "a password would go to `{host}` in the clear; use `rediss://`, or say `?insecure=1`"
+            )));
+        }
+        Ok(endpoint)
+    }
+
+    /// Host and port, or socket.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.info.addr().to_string()
+    }
+
+    /// The user it logs in as.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        self.info.redis_settings().username().unwrap_or("default")
+    }
+
+    /// The same place without user and password: what a stranger would use (CL-44).
+    #[must_use]
+    pub fn as_stranger(&self) -> Self {
+        let settings = redis::RedisConnectionInfo::default();
+        Self {
+            info: self.info.clone().set_redis_settings(settings),
+            tls: self.tls.clone(),
+        }
+    }
+
+    /// Clients for operations, and for what the server says unasked.
+    pub(super) fn clients(&self) -> Result<(Client, Client), DispatchError> {
+        let client = |protocol| {
+            let settings = self.info.redis_settings().clone().set_protocol(protocol);
+            let info = self.info.clone().set_redis_settings(settings);
+            let made = match &self.tls {
+                Some(tls) => Client::build_with_tls(info, tls.clone()),
+                None => Client::open(info),
+            };
+            made.map_err(|error| address(error.to_string()))
+        };
+        Ok((
+            client(ProtocolVersion::RESP2)?,
+            client(ProtocolVersion::RESP3)?,
+        ))
+    }
+
+    fn crosses_a_network(&self) -> bool {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, _) => {
+                let loopback = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+                host != "localhost" && !loopback
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({} as {})", self.address(), self.user())
+    }
+}
+
+fn certificates(url: &str) -> Result<Option<TlsCertificates>, DispatchError> {
+    let file = |name| {
+        let Some(path) = option(url, name) else {
+            return Ok(None);
+        };
+        let read = std::fs::read(&path);
+        read.map(Some)
+            .map_err(|error| address(format!("cannot read `{name}` from `{path}`: {error}")))
+    };
+    let client_tls = match (file("cert")?, file("key")?) {
+        (Some(client_cert), Some(client_key)) => Some(ClientTlsConfig {
+            client_cert,
+            client_key,
+        }),
+        (None, None) => None,
+        _ => return Err(address("`cert` and `key` go together")),
+    };
+    let root_cert = file("ca")?;
+    let any = client_tls.is_some() || root_cert.is_some();
+    if any && !url.starts_with("rediss://") {
+        return Err(address("`ca`, `cert` and `key` are for `rediss://`"));
+    }
+    Ok(any.then_some(TlsCertificates {
+        client_tls,
+        root_cert,
+    }))
+}
+
+/// The value of one key of the address's query.
+fn option(url: &str, name: &str) -> Option<String> {
+    let (_, query) = url.split_once('?')?;
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let mut values = pairs
+        .filter(|(key, _)| *key == name)
+        .map(|(_, value)| value);
+    values.next().map(percent_decoded)
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, others @ ..] = rest {
+        let digits = others.get(..2).filter(|_| *first == b'%');
+        let code = digits
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &others[2..] } else { others };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn address(problem: impl Into<String>) -> DispatchError {
+    DispatchError::Address {
+        problem: problem.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CL-45, CL-48
+    #[test]
+    fn a_password_does_not_cross_a_network_in_the_clear_and_is_never_shown() {
+        let refused = Endpoint::parse("redis://agent:hunter2@10.1.2.3:6379")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refused.contains("10.1.2.3:6379") && refused.contains("insecure=1"),
+            "{refused}"
+        );
+        assert!(!refused.contains("hunter2"), "{refused}");
+        for fine in [
+            "redis://agent:hunter2@127.0.0.1:6379",
+            "redis://agent:hunter2@localhost",
+            "redis://agent:hunter2@[::1]:6379",
+            "redis://agent:hunter2@10.1.2.3:6379?insecure=1",
+            "rediss://agent:hunter2@10.1.2.3:6379",
+            "redis://10.1.2.3:6379",
+            "redis+unix:///run/redis.sock?pass=hunter2",
+        ] {
+            let endpoint = Endpoint::parse(fine).unwrap();
+            assert!(!format!("{endpoint:?}").contains("hunter2"));
+        }
+    }
+
+    /// CL-45, CL-48
+    #[test]
+    fn an_address_that_cannot_be_one_is_refused_without_being_repeated() {
+        for bad in [
+            "redis//:hunter2@",
+            "http://u:hunter2@h",
+            "rediss://u:hunter2@h#insecure",
+            "redis://u:hunter2@h/x",
+        ] {
+            let refused = Endpoint::parse(bad).unwrap_err().to_string();
+            assert!(!refused.contains("hunter2"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn files_are_named_in_the_query() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("my ca.pem");
+        std::fs::write(&file, "x").unwrap();
+        let path = file.to_str().unwrap().replace(' ', "%20");
+        let tls = Endpoint::parse(&format!("rediss://h?weight=3&ca={path}"))
+            .unwrap()
+            .tls
+            .unwrap();
+        assert_eq!(tls.root_cert.unwrap(), b"x");
+        for bad in [
+            "rediss://h?ca=/nonexistent",
+            &format!("rediss://h?cert={path}"),
+            &format!("redis://h?ca={path}"),
+        ] {
+            assert!(Endpoint::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

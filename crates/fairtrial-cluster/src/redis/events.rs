@@ -1,0 +1,148 @@
+//! A queue's streams that only grow: events and dead letters. Blocking reads have a connection of their own (CL-73).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redis::{FromRedisValue, Value, from_redis_value};
+
+use super::{Answered, RedisDispatch, keys, ms};
+use crate::answers::{DeadLetter, Events, StoredEvent};
+use crate::dispatch::DispatchError;
+use crate::names::{QueueName, StreamId, TaskId};
+use crate::terms::NewEvent;
+
+/// Events given at a time.
+const PAGE: usize = 1_000;
+/// About how many are kept; `common.lua` has the same number.
+const KEPT: usize = 100_000;
+
+/// A stream's entry: id, fields and values.
+type Entry = (String, HashMap<String, String>);
+
+impl RedisDispatch {
+    pub(super) async fn add_events(&self, queue: &QueueName, events: &[NewEvent]) -> Answered<()> {
+        let mut pipe = redis::pipe();
+        for event in events {
+            // The stream is there as long as the queue is.
+            pipe.cmd("XADD")
+                .arg(keys::of(queue, "ev"))
+                .arg("NOMKSTREAM");
+            pipe.arg("MAXLEN")
+                .arg("~")
+                .arg(KEPT)
+                .arg("*")
+                .arg("name")
+                .arg(&event.name);
+            pipe.arg("task")
+                .arg(event.task.as_ref().map_or("", TaskId::as_str));
+            pipe.arg("agent")
+                .arg(event.agent.as_deref().unwrap_or(""))
+                .arg("data")
+                .arg(&event.data);
+        }
+        if events.is_empty() {
+            return Ok(());
+        }
+        for reply in self.link.pipe("emit", &mut pipe).await? {
+            reply.map_err(|error| self.link.explain("emit", &error))?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn read_events(
+        &self,
+        queue: &QueueName,
+        after: StreamId,
+        wait: Duration,
+    ) -> Answered<Events> {
+        let key = keys::of(queue, "ev");
+        let mut pipe = redis::pipe();
+        pipe.cmd("XREAD").arg("COUNT").arg(PAGE);
+        if !wait.is_zero() {
+            // A block of 0 would be one without end.
+            pipe.arg("BLOCK").arg(ms(wait).max(1));
+        }
+        pipe.arg("STREAMS").arg(&key).arg(after.to_string());
+        // Whether the reader's last event is still there is asked after reading: what was trimmed since is no gap.
+        if after == StreamId::START {
+            pipe.cmd("XINFO").arg("STREAM").arg(&key);
+        } else {
+            pipe.cmd("XRANGE")
+                .arg(&key)
+                .arg(after.to_string())
+                .arg(after.to_string());
+        }
+        let replies = self.link.blocking("events", &mut pipe, wait).await?;
+        let [read, known] =
+            <[_; 2]>::try_from(replies).map_err(|_| odd("events", "too few answers"))?;
+        let read = read.map_err(|error| self.link.explain("events", &error))?;
+        let found: Option<Vec<(String, Vec<Entry>)>> = converted("events", read)?;
+        let entries = found.into_iter().flatten().flat_map(|(_, entries)| entries);
+        let gap = match known {
+            Ok(known) if after == StreamId::START => was_trimmed(known)?,
+            Ok(known) => matches!(known, Value::Array(found) if found.is_empty()),
+            // There is no stream.
+            Err(error) if error.to_string().contains("no such key") => false,
+            Err(error) => return Err(self.link.explain("events", &error)),
+        };
+        Ok(Events {
+            events: entries.map(event).collect::<Answered<_>>()?,
+            gap,
+        })
+    }
+
+    pub(super) async fn read_dead_letters(&self, queue: &QueueName) -> Answered<Vec<DeadLetter>> {
+        let mut cmd = redis::cmd("XREVRANGE");
+        cmd.arg(keys::of(queue, "dead"))
+            .arg("+")
+            .arg("-")
+            .arg("COUNT")
+            .arg(100);
+        let entries: Vec<Entry> = self.link.query("dead_letters", &cmd).await?;
+        entries.into_iter().rev().map(dead_letter).collect()
+    }
+}
+
+/// Whether a stream has lost entries: it counts those ever added.
+fn was_trimmed(info: Value) -> Answered<bool> {
+    let info: HashMap<String, Value> = converted("events", info)?;
+    let number = |name: &str| match info.get(name) {
+        Some(Value::Int(number)) => *number,
+        _ => 0,
+    };
+    Ok(number("entries-added") > number("length"))
+}
+
+fn event((id, mut fields): Entry) -> Answered<StoredEvent> {
+    let mut field = |name: &str| fields.remove(name).unwrap_or_default();
+    Ok(StoredEvent {
+        id: id.parse().map_err(|_| odd("events", &id))?,
+        event: NewEvent {
+            name: field("name"),
+            task: TaskId::try_from(field("task")).ok(),
+            agent: Some(field("agent")).filter(|agent| !agent.is_empty()),
+            data: field("data"),
+        },
+    })
+}
+
+fn dead_letter((id, mut fields): Entry) -> Answered<DeadLetter> {
+    let mut field = |name: &str| fields.remove(name).unwrap_or_default();
+    Ok(DeadLetter {
+        id: id.parse().map_err(|_| odd("dead_letters", &id))?,
+        task: TaskId::try_from(field("task")).map_err(|error| odd("dead_letters", &error.name))?,
+        deliveries: field("deliveries").parse().unwrap_or(0),
+        agent: field("agent"),
+        reason: field("reason"),
+    })
+}
+
+/// What came, as what it should be.
+pub(super) fn converted<T: FromRedisValue>(operation: &'static str, value: Value) -> Answered<T> {
+    from_redis_value(value).map_err(|error| odd(operation, &error.to_string()))
+}
+
+pub(super) fn odd(operation: &'static str, what: &str) -> DispatchError {
+    let problem = format!("the server answered `{what}`");
+    DispatchError::Protocol { operation, problem }
+}

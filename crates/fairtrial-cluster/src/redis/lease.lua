@@ -1,0 +1,80 @@
+-- ARGV: class, consumer, agent's name, its nonce.
+local class, consumer, name, nonce = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local stream = STREAMS[class]
+local meta = redis.call('HMGET', META, 'state', 'max_inflight', 'lease')
+if not meta[1] then return { 'gone' } end
+local held = group_call('XPENDING', stream, GROUP, '-', '+', 1, consumer)
+if not held then return { 'gone' } end
+
+local function give(task, record, entry, number)
+  return { 'task', task, entry, number, record.envelope, meta[3] }
+end
+
+if held[1] then
+  local entry, number = held[1][1], held[1][4]
+  local task = task_of(class, entry)
+  local record = task and load(task)
+  if not task then
+    restore(class, entry)
+  elseif record and record.entry == entry then
+    redis.call('XCLAIM', stream, GROUP, consumer, 0, entry, 'JUSTID')
+    return give(task, record, entry, number)
+  else
+    drop(class, entry)
+  end
+end
+
+local function leased(of)
+  local summary = group_call('XPENDING', of, GROUP)
+  if not summary or summary[1] == 0 then return 0 end
+  local count = summary[1]
+  for _, each in ipairs(summary[4]) do
+    if each[1] == PARKED then count = count - each[2] end
+  end
+  return count
+end
+
+if meta[1] ~= 'open' then return { 'empty' } end
+local most = tonumber(meta[2])
+if most > 0 and leased(STREAMS.cpu) + leased(STREAMS.timing) >= most then return { 'empty' } end
+
+-- The oldest parked entry that this life of the agent did not refuse: entry, number, task, record.
+local function next_parked()
+  for _, pending in ipairs(redis.call('XPENDING', stream, GROUP, '-', '+', 16, PARKED)) do
+    local entry = pending[1]
+    local task = task_of(class, entry)
+    local record = task and load(task)
+    if not record or not refused(record, name, nonce) then return entry, pending[4], task, record end
+  end
+end
+
+local function next_new()
+  local read = redis.call('XREADGROUP', 'GROUP', GROUP, consumer, 'COUNT', 1, 'STREAMS', stream, '>')
+  if not read then return nil end
+  local entry, task = read[1][2][1][1], read[1][2][1][2][2]
+  return entry, 0, task, load(task)
+end
+
+for _ = 1, BATCH do
+  local entry, number, task, record = next_parked()
+  local parked = entry ~= nil
+  if not parked then entry, number, task, record = next_new() end
+  if not entry then return { 'empty' } end
+  local now = now_ms()
+  if not task then
+    restore(class, entry)
+  elseif not record or record.entry ~= entry then
+    drop(class, entry)
+  elseif record.timeout >= 0 and now - record.since > record.timeout then
+    local waited = string.format('%.0f', now - record.since)
+    record_verdict(task, record, 'queue_timeout', 'waited ' .. waited .. ' ms for a slot', now)
+  else
+    number = number + 1
+    if parked then
+      redis.call('XCLAIM', stream, GROUP, consumer, 0, entry, 'RETRYCOUNT', number, 'JUSTID')
+    end
+    event('call.leased', task, name, '{"delivery":' .. number .. '}')
+    return give(task, record, entry, number)
+  end
+end
+return { 'empty' }

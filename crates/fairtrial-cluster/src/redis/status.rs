@@ -1,0 +1,199 @@
+//! What anybody may ask, the reader user too: no script, read commands only (CL-46, CL-60).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redis::{RedisError, Value};
+
+use super::events::{converted, odd};
+use super::{Answered, RedisDispatch, keys};
+use crate::answers::{ListedQueue, Nodes, QueueStatus, ServerStatus};
+use crate::names::{Class, QueueName, StreamId};
+use crate::terms::Owner;
+
+impl RedisDispatch {
+    pub(super) async fn read_nodes(&self) -> Answered<Nodes> {
+        let mut names = redis::cmd("SMEMBERS");
+        names.arg(keys::NODES);
+        let mut names: Vec<String> = self.link.query("nodes", &names).await?;
+        names.sort();
+        let mut nodes = Nodes::default();
+        if names.is_empty() {
+            return Ok(nodes);
+        }
+        let mut get = redis::cmd("MGET");
+        get.arg(
+            names
+                .iter()
+                .map(|name| keys::node(name))
+                .collect::<Vec<_>>(),
+        );
+        let found: Vec<Option<String>> = self.link.query("nodes", &get).await?;
+        for (name, node) in names.into_iter().zip(found) {
+            match node {
+                Some(text) => nodes
+                    .live
+                    .push(serde_json::from_str(&text).map_err(|_| odd("nodes", &text))?),
+                None => nodes.lost.push(name),
+            }
+        }
+        Ok(nodes)
+    }
+
+    pub(super) async fn read_queues(&self) -> Answered<Vec<ListedQueue>> {
+        let mut cmd = redis::cmd("HGETALL");
+        cmd.arg(keys::QUEUES);
+        let weights: HashMap<String, u32> = self.link.query("queues", &cmd).await?;
+        let listed = weights.into_iter().map(|(name, weight)| {
+            let queue = QueueName::new(name).map_err(|error| odd("queues", &error.name))?;
+            Ok(ListedQueue { queue, weight })
+        });
+        let mut listed: Vec<ListedQueue> = listed.collect::<Answered<_>>()?;
+        listed.sort_by(|one, other| one.queue.cmp(&other.queue));
+        Ok(listed)
+    }
+
+    pub(super) async fn read_queue_status(
+        &self,
+        queue: &QueueName,
+    ) -> Answered<Option<QueueStatus>> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("HMGET")
+            .arg(keys::of(queue, "meta"))
+            .arg(&["state", "owner", "seen", "recorded"]);
+        pipe.cmd("HLEN").arg(keys::of(queue, "res"));
+        pipe.cmd("XLEN").arg(keys::of(queue, "dead"));
+        // The reader may not ask for TIME; INFO has the clock too.
+        pipe.cmd("INFO").arg("server");
+        for class in Class::ALL {
+            let stream = keys::stream(queue, class);
+            pipe.cmd("XLEN").arg(&stream);
+            pipe.cmd("XPENDING").arg(&stream).arg(keys::GROUP);
+            pipe.cmd("XINFO").arg("GROUPS").arg(&stream);
+        }
+        let mut replies = self.link.pipe("status", &mut pipe).await?.into_iter();
+        let mut next = || replies.next().unwrap_or(Ok(Value::Nil));
+        let meta: Vec<Option<String>> = self.taken(next())?;
+        let [Some(state), owner, seen, recorded] =
+            <[_; 4]>::try_from(meta).map_err(|_| odd("status", "meta"))?
+        else {
+            return Ok(None);
+        };
+        let mut status = QueueStatus {
+            state,
+            recorded: recorded.and_then(|text| text.parse().ok()).unwrap_or(0),
+            uncollected: self.taken(next())?,
+            dead: self.taken(next())?,
+            ..QueueStatus::default()
+        };
+        let now_ms = clock(&fields(&self.taken::<String>(next())?));
+        let ago = |then_ms: u64| Duration::from_millis(now_ms.saturating_sub(then_ms));
+        let seen = seen.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let owner = owner.and_then(|text| serde_json::from_str::<Owner>(&text).ok());
+        status.owner = owner.map(|owner| (owner, ago(seen)));
+        for class in Class::ALL {
+            let length: u64 = self.taken(next())?;
+            // Without its group nothing is handed out.
+            let (pending, parked) = next().map_or((0, 0), |summary| counted(&summary));
+            status.queued += length.saturating_sub(pending);
+            status.leased += pending.saturating_sub(parked);
+            status.parked += parked;
+            let last = next().ok().and_then(last_delivered).unwrap_or_default();
+            if let Some(oldest) = self.first_after(queue, class, last).await? {
+                status.oldest_wait = status.oldest_wait.max(Some(ago(oldest.ms)));
+            }
+        }
+        Ok(Some(status))
+    }
+
+    pub(super) async fn read_server_status(&self) -> Answered<ServerStatus> {
+        let text: String = self.link.query("status", &redis::cmd("INFO")).await?;
+        Ok(server_status(&text))
+    }
+
+    async fn first_after(
+        &self,
+        queue: &QueueName,
+        class: Class,
+        last: StreamId,
+    ) -> Answered<Option<StreamId>> {
+        let mut cmd = redis::cmd("XRANGE");
+        cmd.arg(keys::stream(queue, class))
+            .arg(format!("({last}"))
+            .arg("+")
+            .arg("COUNT")
+            .arg(1);
+        let found: Vec<(String, Value)> = self.link.query("status", &cmd).await?;
+        Ok(found.first().and_then(|(id, _)| id.parse().ok()))
+    }
+
+    fn taken<T: redis::FromRedisValue>(&self, reply: Result<Value, RedisError>) -> Answered<T> {
+        converted(
+            "status",
+            reply.map_err(|error| self.link.explain("status", &error))?,
+        )
+    }
+}
+
+/// How many are pending, from which entry to which, and how many with each consumer.
+type Pending = (u64, Value, Value, Option<Vec<(String, u64)>>);
+
+/// How many are pending, and how many of those parked.
+fn counted(summary: &Value) -> (u64, u64) {
+    let summary: Option<Pending> =
+        redis::from_redis_value(summary.clone()).ok();
+    let Some((pending, _, _, consumers)) = summary else {
+        return (0, 0);
+    };
+    let parked = consumers
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| name == keys::PARKED);
+    (pending, parked.map(|(_, count)| count).sum())
+}
+
+fn last_delivered(groups: Value) -> Option<StreamId> {
+    let groups: Vec<HashMap<String, Value>> = redis::from_redis_value(groups).ok()?;
+    let id: String =
+        redis::from_redis_value(groups.first()?.get("last-delivered-id")?.clone()).ok()?;
+    id.parse().ok()
+}
+
+/// What INFO says, by name.
+fn fields(info: &str) -> HashMap<&str, &str> {
+    info.lines()
+        .filter_map(|line| line.trim_end().split_once(':'))
+        .collect()
+}
+
+fn clock(fields: &HashMap<&str, &str>) -> u64 {
+    let us = fields
+        .get("server_time_usec")
+        .and_then(|us| us.parse::<u64>().ok());
+    us.unwrap_or(0) / 1000
+}
+
+/// INFO read. Valkey tells its own version, and as `redis_version` the one it is compatible with.
+pub(super) fn server_status(info: &str) -> ServerStatus {
+    let fields = fields(info);
+    let field = |name: &str| fields.get(name).map(|value| (*value).to_owned());
+    let number = |name: &str| {
+        fields
+            .get(name)
+            .and_then(|value| value.parse().ok())
+            .unwrap_or(0)
+    };
+    let valkey = field("valkey_version");
+    ServerStatus {
+        name: if valkey.is_some() { "valkey" } else { "redis" }.to_owned(),
+        version: valkey
+            .or_else(|| field("redis_version"))
+            .unwrap_or_default(),
+        used_memory: number("used_memory"),
+        max_memory: number("maxmemory"),
+        memory_policy: field("maxmemory_policy").unwrap_or_default(),
+        append_only: number("aof_enabled") == 1,
+        cluster_mode: number("cluster_enabled") == 1,
+        time_ms: clock(&fields),
+    }
+}

@@ -1,0 +1,150 @@
+"""`RedisBackend` with a real server and agents (CL-21, CL-32, CL-33, CL-49, CL-55)."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import fairtrial as ft
+
+ADD = "def add(a, b): return a + b"
+PATIENCE_S = 60
+
+
+def program():
+    named = os.environ.get("FAIRTRIAL_BINARY")
+    root = Path(__file__).resolve().parents[3] / "target"
+    found = [Path(named)] if named else [root / "debug" / "fairtrial", root / "release" / "fairtrial"]
+    for path in found:
+        if path.exists():
+            return str(path)
+    pytest.skip("there is no `fairtrial` program: FAIRTRIAL_BINARY names none, and none was built")
+
+
+@pytest.fixture(scope="module")
+def url():
+    """A server with two agents, in a directory of their own."""
+    server_program = shutil.which("redis-server")
+    if server_program is None:
+        pytest.skip("there is no redis-server; it is in the package `redis-server`")
+    binary = program()
+    with tempfile.TemporaryDirectory() as folder:
+        socket = os.path.join(folder, "s")
+        options = ["--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "yes", "--dir", folder]
+        server = subprocess.Popen([server_program, *options], stdout=subprocess.PIPE, text=True)
+        started = [server]
+        try:
+            while "eady to accept connections" not in server.stdout.readline():
+                assert server.poll() is None
+            address = "redis+unix://" + socket
+            for name in ("one", "two"):
+                words = [binary, "agent", "--redis", address, "--slots", "1", "--name", name]
+                words += ["--sandbox", "none", "--open-server-ok"]
+                agent = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+                started.insert(0, agent)
+                assert "serves" in agent.stderr.readline()
+            yield address
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+
+
+def test_a_call_is_run_by_an_agent(url):
+    """CL-1, CL-55"""
+    with ft.RedisBackend(url) as backend:
+        outcome = backend.execute(ft.Call(source=ADD, function="add", args=(2, 3)))
+        assert (outcome.verdict, outcome.value) == ("ok", 5)
+        assert outcome.metrics.node_id in ("one", "two")
+        failed = backend.execute(ft.Call(source="def f(): raise KeyError('no')", function="f"))
+        assert (failed.verdict, failed.error.type) == ("exception", "KeyError")
+        command = backend.execute(ft.Call(argv=["sh", "-c", "echo out; exit 3"]))
+        assert (command.verdict, command.exit.code, command.stdout) == ("exit", 3, "out\n")
+
+
+def test_large_values_travel_through_the_store(url):
+    """CL-13, CL-51"""
+    with ft.RedisBackend(url) as backend:
+        data = os.urandom(3_000_000)
+        echo = ft.Call(source="def f(x): return x[::-1]", function="f", args=(data,))
+        assert backend.execute(echo).value == data[::-1]
+
+
+def test_many_threads_and_loops_share_one(url):
+    """CL-33, CL-55: more calls than the queue takes at a time."""
+    with ft.RedisBackend(url, max_queue=10) as backend:
+        found = []
+
+        def ask(first):
+            calls = [ft.Call(source=ADD, function="add", args=(first, n)) for n in range(10)]
+            found.extend(backend.execute(call).value for call in calls)
+
+        async def ask_all(first):
+            calls = [ft.Call(source=ADD, function="add", args=(first, n)) for n in range(10)]
+            found.extend(outcome.value for outcome in await asyncio.gather(*map(backend.aexecute, calls)))
+
+        threads = [threading.Thread(target=ask, args=(100 * n,)) for n in range(1, 4)]
+        threads += [threading.Thread(target=lambda n=n: asyncio.run(ask_all(100 * n))) for n in range(4, 6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        assert sorted(found) == [100 * first + n for first in range(1, 6) for n in range(10)]
+
+
+def test_a_cancelled_call_is_killed_where_it_runs(url, tmp_path):
+    """CL-20, CL-21"""
+    source = "import time\ndef f(path):\n    open(path, 'w').close()\n    time.sleep(600)"
+    with ft.RedisBackend(url) as backend:
+        begun = tmp_path / "begun"
+        future = backend.submit(ft.Call(source=source, function="f", args=(str(begun),)))
+        deadline = time.monotonic() + PATIENCE_S
+        while not begun.exists() and time.monotonic() < deadline:
+            threading.Event().wait(0.01)
+        future.cancel()
+        assert future.outcome().verdict == "cancelled"
+        free = [backend.execute(ft.Call(source=ADD, function="add", args=(1, n))).value for n in range(4)]
+        assert free == [1, 2, 3, 4]
+
+
+def test_hooks_hear_each_call_once_and_the_end_last(url):
+    """CL-61, EX-92"""
+    heard = []
+    backend = ft.RedisBackend(url)
+    for name in ("submit", "complete", "shutdown"):
+        getattr(backend, "on_" + name)(lambda event: heard.append((event.name, event.call_id)))
+    with backend:
+        for n in range(3):
+            backend.execute(ft.Call(source=ADD, function="add", args=(1, n)))
+    assert sorted(heard[:-1]) == sorted((name, n) for name in ("submit", "complete") for n in (1, 2, 3))
+    assert heard[-1] == ("shutdown", None)
+
+
+def test_what_could_never_work_is_refused_when_it_is_made():
+    """CL-45, CL-55: making one connects to nothing."""
+    ft.RedisBackend("redis://127.0.0.1:1").shutdown()
+    for url, options, says in [
+        ("mail://x", {}, "address"),
+        ("redis://h?wait=1", {}, "wait"),
+        ("redis://h", {"on_full": "never"}, "on_full"),
+        ("redis://u:secret@far.example", {}, "in the clear"),
+    ]:
+        with pytest.raises(ValueError, match=says) as refused:
+            ft.RedisBackend(url, **options)
+        assert "secret" not in str(refused.value)
+    with pytest.raises(TypeError):
+        ft.RedisBackend("redis://h", weigth=2)
+    assert "secret" not in repr(ft.RedisBackend("redis://u:secret@127.0.0.1"))
+
+
+def test_a_server_that_is_away_is_an_engine_error_after_a_while():
+    """CL-57"""
+    with ft.RedisBackend("redis://127.0.0.1:1", server_timeout=0.2) as backend:
+        with pytest.raises(ft.EngineError, match="cannot reach the server"):
+            backend.execute(ft.Call(source=ADD, function="add", args=(1, 2)))
