@@ -3,9 +3,9 @@
 //!
 //! Knows no study: queue, task key, weight and class are plain values. Never starts a process and never prints.
 
-pub mod envelope;
 mod answers;
 mod dispatch;
+pub mod envelope;
 mod fold;
 mod hints;
 mod memory;
