@@ -45,7 +45,7 @@ impl Rounds {
     }
 
     /// The queue to ask now; none if each had nothing since the last [`Rounds::wake`].
-    pub fn next(&mut self) -> Option<QueueName> {
+    pub fn to_ask(&mut self) -> Option<QueueName> {
         if self.queues.values().all(|turn| turn.empty) {
             return None;
         }
@@ -124,7 +124,7 @@ mod tests {
         ));
         let mut given = vec![0; backlogs.len()];
         loop {
-            let queue = rounds.next().unwrap();
+            let queue = rounds.to_ask().unwrap();
             let at = backlogs
                 .iter()
                 .position(|(each, ..)| name(each) == queue)
@@ -161,7 +161,7 @@ mod tests {
         rounds.update(&listed(&[("busy", 1), ("idle", 1)]));
         for _ in 0..1_000 {
             rounds.wake();
-            while let Some(queue) = rounds.next() {
+            while let Some(queue) = rounds.to_ask() {
                 if queue == name("busy") {
                     rounds.leased(&queue);
                     break;
@@ -171,7 +171,7 @@ mod tests {
         }
         rounds.wake();
         let turns = (0..20).map(|_| {
-            let queue = rounds.next().unwrap();
+            let queue = rounds.to_ask().unwrap();
             rounds.leased(&queue);
             queue
         });
@@ -182,16 +182,16 @@ mod tests {
     #[test]
     fn when_all_are_empty_nobody_is_asked_until_a_wake() {
         let mut rounds = Rounds::default();
-        assert_eq!(rounds.next(), None);
+        assert_eq!(rounds.to_ask(), None);
         rounds.update(&listed(&[("a", 1), ("b", 1)]));
         rounds.empty(&name("a"));
-        assert_eq!(rounds.next(), Some(name("b")));
+        assert_eq!(rounds.to_ask(), Some(name("b")));
         rounds.empty(&name("b"));
-        assert_eq!(rounds.next(), None);
+        assert_eq!(rounds.to_ask(), None);
         rounds.wake();
-        assert!(rounds.next().is_some());
+        assert!(rounds.to_ask().is_some());
         rounds.gone(&name("a"));
         rounds.gone(&name("b"));
-        assert_eq!(rounds.next(), None);
+        assert_eq!(rounds.to_ask(), None);
     }
 }
