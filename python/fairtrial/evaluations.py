@@ -141,6 +141,8 @@ class Evaluation:
     """Why the verdict is not that of the interval."""
     confirmed: bool | None = None
     """Whether a new series said the same; None if none was made."""
+    tiebreak: dict[str, Any] | None = None
+    """What broke a tie with the leader, a count and no measured time: `by`, `used`, `instructions`, `failed`."""
     failure: Failure | None = None
     cases: Cases | None = None
     duplicate_of: str | None = None

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::cases::{Failure, FailureKind, Unsteady};
 use crate::evaluate::State;
-use crate::measure::{Confirmation, Judgement};
+use crate::measure::{Bench, Confirmation, Judgement};
 use crate::search::Ledger;
 use crate::stage::{DiffSize, Origin};
 
@@ -123,6 +123,8 @@ pub struct QuarantinedCase {
 pub struct Measurement {
     /// By what sides were compared.
     pub metric: String,
+    /// Why instructions and cycles were not counted; none if they were.
+    pub counters: Option<String>,
     /// The processors that measured runs had to themselves; none if they were not pinned.
     pub pinned_to: Vec<usize>,
     /// Why that one, or none.
@@ -177,12 +179,35 @@ pub struct Evaluation {
     pub judgement: Option<Judgement>,
     /// What a new series said of it.
     pub confirmation: Option<Confirmation>,
+    /// What was counted of it to break a tie with the leader; none if nobody asked for that, or there was no tie.
+    pub tiebreak: Option<Tiebreak>,
     /// Medians of what was measured of it.
     pub metrics: Option<MedianMetrics>,
     /// How much it changes.
     pub size: Option<DiffSize>,
     /// Whatever its maker wanted to keep with it.
     pub meta: Option<serde_json::Map<String, Value>>,
+}
+
+/// How a tie with the leader was broken: by a count, which is no measured time and changes no verdict (CA-72).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tiebreak {
+    /// Who counted: `callgrind`.
+    pub by: String,
+    /// Its place among those that equal the leader is by this.
+    pub used: bool,
+    /// What was counted.
+    #[serde(flatten)]
+    pub count: InstructionCount,
+}
+
+/// Instructions of one run of each bench command.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstructionCount {
+    /// By bench command.
+    pub instructions: BTreeMap<String, u64>,
+    /// Why there is no count.
+    pub failed: Option<String>,
 }
 
 /// Test cases of a candidate beside the base's.
@@ -305,6 +330,40 @@ impl EvaluationReport {
         let first = failures.clone().next()?;
         let is_all = failures.all(|failure| failure.kind == FailureKind::Infra);
         (is_all && !self.any_correct()).then_some(&first.message)
+    }
+}
+
+impl Tiebreak {
+    pub(crate) fn by_callgrind(count: InstructionCount, used: bool) -> Self {
+        Self {
+            by: "callgrind".to_owned(),
+            used,
+            count,
+        }
+    }
+}
+
+impl InstructionCount {
+    /// There is none, for this reason.
+    pub(crate) fn failed(why: impl Into<String>) -> Self {
+        Self {
+            instructions: BTreeMap::new(),
+            failed: Some(why.into()),
+        }
+    }
+
+    /// One number for all bench commands, which count by their weight as times do.
+    pub(crate) fn mean(&self, benches: &[Bench]) -> Option<f64> {
+        if self.failed.is_some() || benches.is_empty() {
+            return None;
+        }
+        let (mut sum, mut weights) = (0.0, 0.0);
+        for bench in benches {
+            let count = *self.instructions.get(&bench.name)?;
+            sum += bench.weight * (count as f64).ln();
+            weights += bench.weight;
+        }
+        Some((sum / weights).exp())
     }
 }
 

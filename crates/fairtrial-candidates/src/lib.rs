@@ -18,7 +18,8 @@ pub use cases::FailureKind;
 pub use evaluate::{Checklist, EvaluateError, Evaluator, Event, State};
 pub use evaluation::{
     BaseFacts, BaselineFacts, BenchFacts, CaseCounts, Costs, Evaluation, EvaluationReport,
-    FunctionProfile, LineProfile, Machine, Measurement, MedianMetrics, ProfileReport,
-    ProviderFacts, QuarantinedCase, REPORT_SCHEMA, REPORT_VERSION, SideProfile,
+    FunctionProfile, InstructionCount, LineProfile, Machine, Measurement, MedianMetrics,
+    ProfileReport, ProviderFacts, QuarantinedCase, REPORT_SCHEMA, REPORT_VERSION, SideProfile,
+    Tiebreak,
 };
 pub use rescore::Rescoring;

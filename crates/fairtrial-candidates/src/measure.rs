@@ -21,7 +21,7 @@ mod verdict;
 
 pub use contamination::{CALIBRATION_RUNS, Cause, Limits};
 pub use looks::{Look, NoLook, looks};
-pub use race::{BaseFailed, Event, Race, Report, Tally};
+pub use race::{BaseFailed, Counts, Event, Race, Report, Tally};
 pub(crate) use rank::rank;
 pub use rank::{Confirmation, Placing};
 pub use replay::{Recorded, rescore, resume};

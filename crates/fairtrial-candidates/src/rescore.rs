@@ -5,9 +5,10 @@ use std::path::Path;
 
 use crate::cases::{Failure, FailureKind};
 use crate::evaluate::{EvaluateError, State};
-use crate::evaluation::{Evaluation, EvaluationReport};
+use crate::evaluation::{Evaluation, EvaluationReport, Tiebreak};
 use crate::measure::{
-    self, Bench, Entrant, Metric, Placing, Purpose, Race, Recorded, Report, Run, Settings, Side,
+    self, Bench, Counts, Entrant, Metric, Placing, Purpose, Race, Recorded, Report, Run, Settings,
+    Side,
 };
 use crate::spec::{self, Spec};
 
@@ -46,6 +47,7 @@ impl EvaluationReport {
         }
         let rounds = Rounds {
             settings,
+            counts: counts(&spec, &self.evaluations),
             benches: benches(&spec),
             changed_lines: changed_lines(&self.evaluations),
         };
@@ -101,6 +103,9 @@ impl Evaluation {
     fn judge(&mut self, placing: &Placing) {
         self.judgement.clone_from(&placing.judgement);
         self.confirmation.clone_from(&placing.confirmation);
+        if let Some(tiebreak) = &mut self.tiebreak {
+            tiebreak.used = placing.instructions.is_some();
+        }
         let raced_badly = self.failure.as_ref().is_some_and(|failure| {
             matches!(failure.kind, FailureKind::BenchFailed | FailureKind::Infra)
         });
@@ -139,6 +144,8 @@ struct Rounds {
     settings: Settings,
     benches: Vec<Bench>,
     changed_lines: HashMap<String, u64>,
+    /// What was counted; none at all where ties are left as they are.
+    counts: Option<Counts>,
 }
 
 /// What they say together.
@@ -165,9 +172,7 @@ impl Rounds {
         for (round, entrants) in rounds {
             let report = self.race(round, entrants, &recorded)?;
             // Equal to the leader of another race says nothing about this one's.
-            placings
-                .values_mut()
-                .for_each(|placing| placing.equals_leader = false);
+            placings.values_mut().for_each(Placing::leave_the_tie);
             for placing in &report.ranking {
                 placings.insert(placing.candidate.id.clone(), placing.clone());
             }
@@ -195,7 +200,10 @@ impl Rounds {
         let entrants = entrants.into_iter().map(entrant).collect();
         let invalid = |problem: String| EvaluateError::Invalid(problem);
         let race = Race::new(self.settings.clone(), round, self.benches.clone(), entrants);
-        let race = race.map_err(|error| invalid(error.to_string()))?;
+        let mut race = race.map_err(|error| invalid(error.to_string()))?;
+        if let Some(counts) = &self.counts {
+            race = race.breaking_ties(counts.clone());
+        }
         measure::rescore(race, recorded).map_err(|failed| invalid(failed.to_string()))
     }
 }
@@ -236,6 +244,29 @@ fn benches(spec: &Spec) -> Vec<Bench> {
             .map(|test| bench(&test.name, 1.0))
             .collect(),
     }
+}
+
+/// Of a candidate that stands for one that was counted, the count is that one's.
+fn counts(spec: &Spec, evaluations: &[Evaluation]) -> Option<Counts> {
+    if spec.measure.tiebreak != spec::Tiebreak::Callgrind {
+        return None;
+    }
+    let benches = benches(spec);
+    let of = |one: &Evaluation| {
+        one.tiebreak
+            .as_ref()
+            .map(|tie: &Tiebreak| tie.count.mean(&benches))
+    };
+    let stands_for = |one: &Evaluation| {
+        evaluations
+            .iter()
+            .find(|other| other.id.is_some() && other.id == one.duplicate_of)
+    };
+    let counted = evaluations.iter().filter_map(|one| {
+        let count = of(one).or_else(|| of(stands_for(one)?))?;
+        Some((one.id.clone()?, count))
+    });
+    Some(counted.collect())
 }
 
 fn changed_lines(evaluations: &[Evaluation]) -> HashMap<String, u64> {

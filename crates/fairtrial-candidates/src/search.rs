@@ -9,6 +9,7 @@ mod ask;
 mod command;
 mod family;
 mod fence;
+mod function;
 mod http;
 mod ledger;
 mod policy;
@@ -20,10 +21,11 @@ mod wire;
 pub use answer::{Answer, Failure, FailureKind, LONGEST_ANSWER, Malformed, Proposed};
 pub use ask::{Ask, Kind, ProposalId, RequestId};
 pub use command::{CommandProposer, CommandTerms};
+pub use function::{Callable, FunctionProposer};
 pub use http::{BadServer, HttpProposer};
 pub use ledger::{Entry, EntryCandidate, Fate, Found, Ledger, Record, State, Stray};
 pub use policy::{Checked, Proposal, Search, Step, Terms};
-pub use proposer::{Asking, Callable, News, Proposer};
+pub use proposer::{Asking, News, Proposer};
 pub use settings::{
     Adaptive, Budget, CommandSettings, HttpSettings, ProposerSettings, Refine, Repair, Settings,
 };

@@ -32,6 +32,7 @@ pub use fairtrial_document::fault::{Fault, Invalid, Place};
 pub use measure::{Measure, Pin, Tiebreak};
 pub use path::SpecPath;
 pub use places::Places;
+pub(crate) use proposer::TIMEOUT as PROPOSER_TIMEOUT;
 pub use search::{
     Adaptive, Budget, CommandProposer, HttpProposer, Proposer, Refine, Repair, Search,
 };
@@ -149,8 +150,17 @@ impl Spec {
     /// Why there is nobody to ask, where a search is wanted: for those who have no function to stand in.
     #[must_use]
     pub fn missing_proposer(&self) -> Option<Fault> {
-        let is_missing = self.search.as_ref()?.proposer.is_none();
-        let message = "`proposer` is missing in `search`";
-        is_missing.then(|| self.places.fault("search", message))
+        match self.search.as_ref()?.proposer {
+            None => {
+                let message = "`proposer` is missing in `search`";
+                Some(self.places.fault("search", message))
+            }
+            Some(Proposer::Function { .. }) => {
+                let message =
+                    "`proposer` names nobody to ask (give a `command`, or `base_url` and `model`)";
+                Some(self.places.fault("search.proposer", message))
+            }
+            Some(_) => None,
+        }
     }
 }

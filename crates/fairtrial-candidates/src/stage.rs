@@ -23,6 +23,7 @@ mod protect;
 mod size;
 pub(crate) mod strict_json;
 mod tree;
+mod unified;
 
 pub use base::{Base, Kind, MemoryBase};
 pub use candidate::{Staged, Terms, stage};
@@ -40,3 +41,4 @@ pub use path::{PathFault, TreePath};
 pub use protect::{DEFAULT_PROTECT, GlobFault, Protect};
 pub use size::DiffSize;
 pub use tree::{DELETE_LIST, read_tree};
+pub(crate) use unified::unified;

@@ -283,6 +283,7 @@ mod tests {
                 base_rss_bytes: Some(5),
                 leaked_processes: Some(2),
                 measured_by: Some(MeasuredBy::Engine),
+                ..Metrics::default()
             },
             in_force: InForce {
                 mode: "fresh",

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::limits::Limits;
+use crate::linux::perf::Counted;
 use crate::linux::selftest::SelfTest;
 use crate::sandbox::{DEFAULT_LEVEL, Level, Sandbox};
 use crate::workspace::Workspace;
@@ -38,12 +39,17 @@ pub struct Call {
     pub sandbox: Sandbox,
     /// Of a command: a tree that it finds in a place of the file system, for itself alone.
     pub workspace: Option<Arc<Workspace>>,
+    /// Runs as the engine's own user at `strict`, too, where root gives other calls one of their own: it works on files
+    /// that belong to that user, and are nobody else's to read or change.
+    pub as_caller: bool,
     /// Of a command: whether it goes before others on its processors, where the engine may say so: what is measured.
     pub ahead: bool,
     /// Set when it begins.
     pub beginning: Beginning,
     /// Of a command: found out by trying, instead of running it.
     pub(crate) self_test: Option<SelfTest>,
+    /// Of a command: what is to be counted of it and of all that it starts.
+    pub counted: Vec<Counted>,
     /// Kept bytes per output stream.
     pub capture_bytes: u64,
 }
@@ -250,9 +256,11 @@ impl Call {
             limits: Limits::default(),
             sandbox: Sandbox::new(level),
             workspace: None,
+            as_caller: false,
             ahead: false,
             beginning: Beginning::default(),
             self_test: None,
+            counted: Vec::new(),
             capture_bytes: DEFAULT_CAPTURE_BYTES,
         }
     }

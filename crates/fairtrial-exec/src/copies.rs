@@ -3,6 +3,7 @@
 //! A workspace's strangers are dead when it is put back, but what they left may be anything: links, modes, names.
 
 mod changes;
+mod left;
 mod provider;
 mod slot;
 

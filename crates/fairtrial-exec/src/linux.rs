@@ -33,7 +33,6 @@ pub mod monotonic;
 #[cfg(feature = "engine")]
 pub mod nameless;
 pub mod packet;
-#[cfg(feature = "engine")]
 pub mod perf;
 pub mod plan;
 pub mod proc_files;

@@ -83,12 +83,6 @@ impl LocalBackend {
         self.means.landlock() > 0
     }
 
-    /// Whether calls at level `strict` have users of their own, to whom the engine's files are a stranger's.
-    #[must_use]
-    pub fn gives_users(&self) -> bool {
-        self.means.root()
-    }
-
     /// What it confines calls by.
     pub(crate) fn means(&self) -> &Means {
         &self.means

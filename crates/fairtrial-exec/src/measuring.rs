@@ -6,7 +6,7 @@ mod counters;
 mod pinning;
 mod surroundings;
 
-pub use counters::{NoCounters, probe_counters};
+pub use counters::{Count, NoCounters, probe_counters};
 pub(crate) use pinning::for_calls;
 pub use pinning::{KeptOff, Pin, Pinning, UnusableCpu, Usable, WhyNotPinned, keep_off};
 pub use surroundings::{Disturbance, Reading, Surroundings};

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::measuring::Count;
+
 /// What a call cost, as seen from outside it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics {
@@ -33,6 +35,8 @@ pub struct Metrics {
     pub leaked_processes: Option<u64>,
     /// Who read the counters.
     pub measured_by: Option<MeasuredBy>,
+    /// What the call asked to have counted, in that order.
+    pub counted: Vec<Count>,
 }
 
 /// What measured peak memory.

@@ -9,6 +9,7 @@ pub(crate) mod file;
 pub(crate) mod frozen;
 pub(crate) mod list;
 pub(crate) mod manifest;
+mod source;
 mod watch;
 
 use std::fs::File;
@@ -30,6 +31,7 @@ pub use frozen::{Damaged, FrozenTree};
 pub use list::list;
 pub use manifest::{Digest, Entry, EntryKind};
 use manifest::{Manifest, hex};
+use source::Source;
 pub use watch::TreeWatch;
 
 /// While it is being made.
@@ -90,7 +92,8 @@ pub enum SnapshotError {
 
 impl Snapshot {
     /// Freezes `files`, relative paths below `root`: regular files, links, and directories as empty ones. What is not
-    /// there is left out, as is what `left_out` says yes to with all below it, bytecode and `.git`.
+    /// there is left out, as is what `left_out` says yes to with all below it, bytecode and `.git`. A tree that is still
+    /// what it was when it was last frozen is not copied again.
     ///
     /// # Errors
     /// A file cannot be taken, or the store has no room for it.
@@ -108,10 +111,16 @@ impl Snapshot {
             path: root.display().to_string(),
             source: errno.into(),
         })?;
+        if let Some(snapshot) = source::reuse(store, from.as_fd(), &files)? {
+            return Ok(snapshot);
+        }
         for _ in 0..TRIES {
             let building = Building::start(store)?;
-            let manifest = copying::copy(from.as_fd(), building.tree.as_fd(), files.clone())?;
-            let finished = building.finish(store, manifest).map_err(keeping())?;
+            let copied = copying::copy(from.as_fd(), building.tree.as_fd(), files.clone())?;
+            let source = Source::new(from.as_fd(), &copied.manifest, &copied.marks);
+            let source = source.map_err(|errno| keeping()(errno.into()))?;
+            let finished = building.finish(store, copied.manifest, &source);
+            let finished = finished.map_err(keeping())?;
             if let Some(snapshot) = finished {
                 return Ok(snapshot);
             }

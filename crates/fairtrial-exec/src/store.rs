@@ -147,7 +147,7 @@ impl Store {
     }
 }
 
-fn used_at(place: &OwnedFd, name: &str) -> Option<i64> {
+pub(crate) fn used_at(place: &OwnedFd, name: &str) -> Option<i64> {
     let stat = rustix::fs::statat(place, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
     Some(stat.ok()?.st_mtime)
 }

@@ -320,6 +320,7 @@ mod tests {
             upper_full: false,
             passed: None,
             leaf: None,
+            counted: Vec::new(),
         }
     }
 

@@ -11,6 +11,7 @@ use crate::call::InvalidCall;
 use crate::protocol::launcher::{SharedTree, Tree, TreeUpper};
 pub use layer::{LayerEntry, write_layer};
 pub use probe::{ProviderReport, probe_workspaces};
+pub(crate) use upper::read_regular;
 pub use upper::{Change, ChangeKind, Changes, MOST_CHANGES, UpperDir};
 
 /// A tree put over a place of the file system, for one command alone. Nothing of it is left when the command ends, but

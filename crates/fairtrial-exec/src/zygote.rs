@@ -214,6 +214,7 @@ fn program(site: &Site, key: &Key) -> Program {
         confine: key.confined.then(|| Box::new(groundwork())),
         nest: key.nest,
         self_test: None,
+        counted: Vec::new(),
     }
 }
 

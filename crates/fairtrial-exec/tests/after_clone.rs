@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use fairtrial_exec::linux::confine::{self, Birth, Means};
 use fairtrial_exec::linux::landlock::abi;
+use fairtrial_exec::linux::perf::Counted;
 use fairtrial_exec::linux::plan::Plan;
 use fairtrial_exec::linux::seccomp::Internet;
 use fairtrial_exec::linux::selftest::SelfTest;
@@ -61,6 +62,7 @@ fn program(path: &str, self_test: Option<SelfTest>) -> Program {
         confine: None,
         self_test,
         nest: false,
+        counted: vec![Counted::TaskClock], // so that it waits at the gate, too
     }
 }
 

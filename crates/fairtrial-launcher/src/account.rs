@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use fairtrial_exec::linux::cgroup::Leaf;
 use fairtrial_exec::linux::monotonic::now_ns;
+use fairtrial_exec::linux::perf::Counter;
 use fairtrial_exec::linux::wait::{Reaped, reap_any};
 use fairtrial_exec::linux::{remove, signals};
 use fairtrial_exec::protocol::launcher::{FromLauncher, TaskId};
@@ -136,6 +137,7 @@ impl Launcher {
             let Some(Task {
                 dead: Some(Dead { mut end, .. }),
                 mut cell,
+                counters,
                 ..
             }) = self.tasks.remove(&id)
             else {
@@ -145,6 +147,9 @@ impl Launcher {
             let inside = cell.leaf.as_ref().filter(|leaf| !leaf.is_empty());
             end.survivors =
                 self.strays.len() + inside.map_or(0, |leaf| leaf.processes().len() as u64);
+            // Read last: what its orphans did is in them, too.
+            let read = |counter: Result<Counter, _>| counter.and_then(|counter| counter.read());
+            end.counted = counters.into_iter().map(read).collect();
             let upper = cell.take_upper();
             self.abandon(cell);
             self.tell_with(&FromLauncher::Exited { task: id, end }, upper.as_ref())?;

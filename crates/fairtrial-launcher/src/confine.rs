@@ -235,7 +235,7 @@ impl Launcher {
             let nest = self.nest(!cell.by_root).map_err(at(Step::Namespaces))?;
             if let Namespaces::All(world) = namespaces {
                 // A tree and what is changed in it belong to the engine's own user.
-                cell.user = if tree.is_none() {
+                cell.user = if tree.is_none() && !world.as_caller {
                     nest.take_user()
                 } else {
                     None

@@ -270,6 +270,7 @@ impl Launcher {
                 };
                 let mut task = Task::new(started.pid, Some(started.pidfd), role);
                 task.cell = cell;
+                task.counters = started.counters;
                 if program.ahead {
                     task.ahead = Some(Ahead::go(started.pid));
                 }

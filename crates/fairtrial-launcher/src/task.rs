@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use fairtrial_exec::linux::monotonic::now_ns;
+use fairtrial_exec::linux::perf::{Counter, Uncounted};
 use fairtrial_exec::linux::scheduling::{self, Turn};
 use fairtrial_exec::linux::wait::Reaped;
 use fairtrial_exec::linux::{freeze, signals};
@@ -30,6 +31,8 @@ pub(crate) struct Task {
     passed: Option<Cause>,
     /// What confines it.
     pub(crate) cell: Cell,
+    /// What is counted of it.
+    pub(crate) counters: Vec<Result<Counter, Uncounted>>,
     /// It is measured.
     pub(crate) ahead: Option<Ahead>,
 }
@@ -94,6 +97,7 @@ impl Task {
             killed: false,
             passed: None,
             cell: Cell::default(),
+            counters: Vec::new(),
             ahead: None,
         }
     }
@@ -171,6 +175,7 @@ impl Task {
             upper_full: self.cell.upper_full,
             passed: self.passed,
             leaf: self.cell.counts(),
+            counted: Vec::new(),
         };
         self.pidfd = None;
         self.dead = Some(Dead {

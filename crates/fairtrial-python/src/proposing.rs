@@ -1,5 +1,5 @@
 //! A Python function that proposes candidates: what it is asked waits here for the threads that call it. None of them is
-//! ours, for it may take as long as it likes.
+//! ours, for one that hangs can only be left alone; whoever asks knows when that is so.
 
 use std::sync::{Arc, Mutex};
 

@@ -156,7 +156,13 @@ impl Cli {
 
     /// Runs it to its end with standard output and standard error on one terminal; gives all that was shown.
     #[must_use]
-    pub fn run_on_terminal(mut self) -> (Option<i32>, String) {
+    pub fn run_on_terminal(self) -> (Option<i32>, String) {
+        self.start_on_terminal().end()
+    }
+
+    /// Starts it with standard output and standard error on one terminal.
+    #[must_use]
+    pub fn start_on_terminal(mut self) -> OnTerminal {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let screen = openpt(flags).expect("a terminal can be made");
         grantpt(&screen).expect("it is ours");
@@ -173,15 +179,73 @@ impl Cli {
                 .expect("it can be opened")
         };
         self.0.env("TERM", "xterm").stdout(open()).stderr(open());
-        let mut child = self.0.spawn().expect("the binary starts");
-        drop(self); // and with it our ends of the terminal's other side
-        let shown = whole(std::fs::File::from(screen));
-        let text = shown.recv_timeout(PATIENCE);
-        if text.is_err() {
-            child.kill().expect("it is ours");
+        // Our own ends of the terminal's other side go with the command.
+        let child = self.0.spawn().expect("the binary starts");
+        OnTerminal {
+            child,
+            screen: screen.into(),
+            shown: Vec::new(),
+            patience: self.1,
         }
-        let status = child.wait().expect("it can be waited for");
-        (status.code(), text.expect("it ended in time"))
+    }
+}
+
+/// A run on a terminal. Dropped before its end, it is killed.
+pub struct OnTerminal {
+    child: Child,
+    screen: std::fs::File,
+    shown: Vec<u8>,
+    patience: Duration,
+}
+
+impl OnTerminal {
+    /// Takes what is there to be read; then waits for more, so long at most. Whether more came.
+    pub fn shows_more_within(&mut self, time: Duration) -> bool {
+        while self.is_readable(Duration::ZERO) && self.read() {}
+        self.is_readable(time)
+    }
+
+    /// Waits for its end; gives all that was shown.
+    #[must_use]
+    pub fn end(mut self) -> (Option<i32>, String) {
+        while self.is_readable(self.patience) {
+            if !self.read() {
+                let status = self.child.wait().expect("it can be waited for");
+                return (status.code(), self.text());
+            }
+        }
+        panic!("it does not end; so far: {}", self.text());
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.shown).into_owned()
+    }
+
+    fn is_readable(&self, time: Duration) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let time = Timespec::try_from(time).expect("a short time");
+        let mut screen = [PollFd::new(&self.screen, PollFlags::IN)];
+        poll(&mut screen, Some(&time)).expect("it can be waited for") > 0
+    }
+
+    /// Whether there was anything. A terminal ends with an error, when nobody holds its other side any more.
+    fn read(&mut self) -> bool {
+        let mut piece = [0; 4096];
+        match self.screen.read(&mut piece) {
+            Ok(0) | Err(_) => false,
+            Ok(count) => {
+                self.shown.extend_from_slice(&piece[..count]);
+                true
+            }
+        }
+    }
+}
+
+impl Drop for OnTerminal {
+    fn drop(&mut self) {
+        // After its end there is nothing left to kill.
+        self.child.kill().ok();
+        self.child.wait().ok();
     }
 }
 
@@ -282,15 +346,4 @@ fn rest(lines: &Receiver<String>, patience: Duration) -> String {
             Err(timeout) => panic!("{timeout}: it does not end; so far: {text}"),
         }
     }
-}
-
-/// All of a stream, once it ends. A terminal ends with an error, when nobody holds its other side any more.
-fn whole(mut stream: impl Read + Send + 'static) -> Receiver<String> {
-    let (sender, receiver) = channel();
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).ok();
-        sender.send(String::from_utf8_lossy(&bytes).into_owned())
-    });
-    receiver
 }

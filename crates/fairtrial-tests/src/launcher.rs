@@ -158,5 +158,6 @@ pub fn program(argv: &[&str]) -> Program {
         confine: None,
         self_test: None,
         nest: false,
+        counted: Vec::new(),
     }
 }

@@ -13,7 +13,7 @@ mod stand_in;
 mod story;
 
 pub use alone::{anonymous_bytes, is_alone, is_alone_with, stress};
-pub use cli::{Cli, Finished, Running, binary};
+pub use cli::{Cli, Finished, OnTerminal, Running, binary};
 pub use gate::Gate;
 pub use host::{Census, running_with, wait_until};
 pub use launcher::{Launcher, program};

@@ -452,6 +452,33 @@ def test_a_proposer_that_fails_changes_nothing_else(project, caplog):
     assert "answer.candidates[0]: must be plain data, not object" in caplog.text
 
 
+def test_a_proposer_that_hangs_is_not_asked_again(project):
+    """CA-84, CA-87: nor waited for, though tests and races come after it"""
+    project.rivals(RIVALS[0], RIVALS[1])
+    asked, go = [], threading.Event()
+
+    def hang(request):
+        asked.append(request["id"])
+        go.wait()
+
+    search = SEARCH | {"proposer": {"timeout": 0.2}}
+    try:
+        report = ft.evaluate(project.spec(search=search), proposer=hang)
+    finally:
+        go.set()
+    assert [(one.name, one.state) for one in report.evaluations] == [("shorter", "done"), ("wrong", "failed")]
+    proposals = report.to_dict()["proposals"]
+    assert (proposals["requests"], proposals["failed"], len(asked)) == (1, 1, 1)
+    assert proposals["proposer_dead"] == "the proposer did not answer within 0.2 s"
+
+
+def test_the_terms_of_a_function_name_nobody_to_ask(project):
+    """CA-6: without a function they are not enough"""
+    search = SEARCH | {"proposer": {"timeout": "10s"}}
+    with pytest.raises(ValueError, match=r"search.proposer: `proposer` names nobody to ask"):
+        ft.evaluate(project.spec(search=search))
+
+
 PROPOSER = """
 import json, sys
 for line in sys.stdin:

@@ -12,7 +12,7 @@ use super::field::Field;
 use crate::search::{
     Answer, BaseFacts, Failure, News, Parent, Proposer, Request, RequestId, sources,
 };
-use crate::stage::{Base, Content, PostImages};
+use crate::stage::{Base, Content, PostImages, unified};
 
 /// Who is asked for more candidates, if anybody.
 #[derive(Default)]
@@ -115,11 +115,13 @@ impl Course<'_> {
         else {
             return parent;
         };
-        if let Some(Content::Patch(text)) = &entry.content {
-            parent.patch = String::from_utf8(text.clone()).ok();
-        }
         if let Some(staged) = &entry.staged {
             parent.sources = sources(&staged.images);
+            parent.patch = unified(&staged.images, self.reception.base);
+        }
+        // As it was given, where it was given as one.
+        if let Some(Content::Patch(text)) = &entry.content {
+            parent.patch = String::from_utf8(text.clone()).ok().or(parent.patch);
         }
         let placing = self.races.as_ref().and_then(|races| races.placings.get(id));
         parent.result = placing

@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fairtrial_exec::{ChangeKind, Holder, MachineLock, Verdict};
+use fairtrial_exec::{ChangeKind, Verdict};
 use serde::{Deserialize, Serialize};
 
-use super::event::Event;
 use super::ground::{CASES_FILE, Errand, Ground, Ran, TEST_HASH_SEED, Tree};
 use super::layers::Layers;
 use super::logs::file_name;
-use super::telling::Audience;
+use super::turns::Turns;
 use crate::cases::{
     Baseline, CallEnd, CallSummary, Comparison, Failure, FailureKind, Left, MOST_RESULT_BYTES,
     Output, Paths, PluginTerms, Results, ResultsFile, Trust, judge_correctness, pytest_environment,
@@ -30,7 +29,7 @@ const RETRIES: u32 = 2;
 pub(crate) struct Checking {
     pub(crate) ground: Ground,
     pub(crate) layers: Layers,
-    pub(crate) lock: MachineLock,
+    pub(crate) turns: Turns,
     pub(crate) guard: Arc<Guard>,
     pub(crate) build: Option<Build>,
     pub(crate) tests: Vec<TestCommand>,
@@ -42,7 +41,6 @@ pub(crate) struct Checking {
     pub(crate) logs: PathBuf,
     /// Where what judges look at is put.
     pub(crate) judged: PathBuf,
-    pub(crate) audience: Audience,
     /// Processes started so far.
     pub(crate) processes: AtomicU64,
 }
@@ -257,13 +255,7 @@ impl Checking {
     ) -> Result<Ran, Failure> {
         let mut tries = 0;
         loop {
-            let audience = self.audience.clone();
-            let waits = move |holder: Holder| {
-                audience.tell(Event::LockWait {
-                    holder: shown(&holder),
-                })
-            };
-            let held = self.lock.shared(label, waits).await;
+            let held = self.turns.shared(label).await;
             let held = held.map_err(|error| Failure::of_engine(&error))?;
             self.processes.fetch_add(1, Ordering::Relaxed);
             let ran = self.ground.execute(tree, errand).await;
@@ -291,15 +283,6 @@ pub(super) async fn aside<T: Send + 'static>(
     let done = tokio::task::spawn_blocking(work).await;
     let done = done.map_err(std::io::Error::other).flatten();
     done.map_err(|error| Failure::of_engine(&error))
-}
-
-/// Who is in the way, for people.
-pub(crate) fn shown(holder: &Holder) -> String {
-    let label = holder.label.as_deref().unwrap_or("somebody");
-    match holder.pid {
-        Some(pid) => format!("{label} (process {pid})"),
-        None => label.to_owned(),
-    }
 }
 
 /// A directory that is there and empty, whatever was there.

@@ -14,6 +14,7 @@ use super::course::{Course, Start};
 use super::error::EvaluateError;
 use super::event::Event;
 use super::field::Field;
+use super::means::Means;
 use super::outputs::{write_proposed, write_report};
 use super::prepare::{Places, Reception, Tools, base_of, freeze, given, list, protect};
 use super::racing::Races;
@@ -22,7 +23,8 @@ use super::standing;
 use super::telling::Audience;
 use crate::evaluation::EvaluationReport;
 use crate::search::{
-    self, BadServer, Callable, CommandProposer, CommandTerms, HttpProposer, Proposer, Search,
+    self, BadServer, Callable, CommandProposer, CommandTerms, FunctionProposer, HttpProposer,
+    Proposer, Search,
 };
 use crate::spec::{self, Spec};
 use crate::stage::Terms;
@@ -73,7 +75,7 @@ impl Evaluator {
         })
     }
 
-    /// Has a function of the caller's asked for candidates, whomever the file names.
+    /// Has a function of the caller's asked for candidates, whomever the file names, on the terms of its `timeout`.
     #[must_use]
     pub fn with_proposer(mut self, function: Callable) -> Self {
         self.function = Some(Arc::new(function));
@@ -93,6 +95,7 @@ impl Evaluator {
     pub async fn check(&self) -> Result<Checklist, EvaluateError> {
         let places = Places::check(&self.spec)?;
         let newcomers = given(&self.spec)?;
+        Means::find(&self.spec, &self.host_env)?;
         let root = self.store.workspace_dir()?;
         let room = directory(root.path(), "room")?;
         let listing = list(&self.spec, &places, &self.tools, &room).await?;
@@ -137,9 +140,11 @@ impl Evaluator {
         let audience = Audience(events);
         let places = Places::check(&self.spec)?;
         let newcomers = given(&self.spec)?;
+        let means = Means::find(&self.spec, &self.host_env)?;
         let mut scene = self.begin(&places, resume, audience).await?;
         let (baseline, base_tree, allowed) = self.baseline(&mut scene).await?;
-        let races = Races::new(&self.spec, base_tree)?;
+        let races = means.map(|means| Races::new(&self.spec, means, &scene.past, base_tree));
+        let races = races.transpose()?;
         let (asking, search) = self.search(&scene, races.is_some(), &places.output)?;
         let (base, terms) = (scene.base.clone(), scene.terms.clone());
         let mut course = Course::new(Start {
@@ -215,9 +220,11 @@ impl Evaluator {
             (Some(function), _) => {
                 let function = Arc::clone(function);
                 let ask = move |request| function(request);
-                Some(Proposer::Callable(Box::new(ask)))
+                let timeout = named.map_or(spec::PROPOSER_TIMEOUT, spec::Proposer::timeout);
+                let function = FunctionProposer::new(Box::new(ask), timeout);
+                Some(Proposer::Function(function))
             }
-            (None, None) => None,
+            (None, None | Some(spec::Proposer::Function { .. })) => None,
             (None, Some(spec::Proposer::Command(command))) => {
                 let mut config = self.config.clone();
                 config.max_workers = 1;

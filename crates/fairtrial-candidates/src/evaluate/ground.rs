@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fairtrial_exec::{
-    Backend, Call, ChangeKind, DEFAULT_OUTPUT_BYTES, EngineError, FrozenTree, Level, Limits,
-    LocalBackend, Outcome, Sandbox, Shared, SharedMode, Upper, Workspace, WorkspaceNamespace,
-    remove_tree,
+    Backend, Call, ChangeKind, Counted, DEFAULT_OUTPUT_BYTES, EngineError, FrozenTree, Level,
+    Limits, LocalBackend, Outcome, Sandbox, Shared, SharedMode, Upper, Workspace,
+    WorkspaceNamespace, remove_tree,
 };
 
+use super::counting::{LOG_FILE, LOG_VARIABLE};
 use super::git::below;
 use super::layers::digest;
 use super::logs::to_files;
@@ -193,6 +194,8 @@ pub(crate) struct Errand<'a> {
     pub(crate) hash_seed: u32,
     /// The only processors it may use, before others.
     pub(crate) cpus: Option<Vec<usize>>,
+    /// What is to be counted of it.
+    pub(crate) counted: &'a [Counted],
     /// A directory that keeps what it writes; none where that is of no use.
     pub(crate) kept_in: Option<PathBuf>,
     /// Whether all it writes to its streams is kept, up to its limit.
@@ -214,6 +217,7 @@ impl<'a> Errand<'a> {
             timeout: None,
             hash_seed: TEST_HASH_SEED,
             cpus: None,
+            counted: &[],
             kept_in: None,
             whole_output: false,
             log: None,
@@ -299,10 +303,17 @@ impl Ground {
     /// In a copy.
     fn call_in(&self, slot: &HeldSlot, errand: &Errand<'_>) -> Call {
         let mut call = self.call(slot.path(), slot.home(), errand);
+        // The copy belongs to this user, as all that is mounted does.
+        call.as_caller = true;
         if call.sandbox.level != Level::None {
             call.sandbox
                 .write
                 .extend([slot.path().to_owned(), slot.home().to_owned()]);
+        }
+        if call.sandbox.level == Level::Strict {
+            // Some of it is there as links.
+            let shared = self.shared.iter().map(|shared| shared.source.clone());
+            call.sandbox.read.extend(shared);
         }
         call
     }
@@ -320,6 +331,7 @@ impl Ground {
             call.sandbox.cpus = errand.cpus.clone();
             call.ahead = true;
         }
+        call.counted = errand.counted.to_vec();
         if errand.whole_output {
             call.capture_bytes = call.limits.output_bytes.unwrap_or(DEFAULT_OUTPUT_BYTES);
         }
@@ -409,6 +421,7 @@ impl Ground {
         for (variable, file) in [
             (CASES_VARIABLE, CASES_FILE),
             (PROFILE_VARIABLE, PROFILE_FILE),
+            (LOG_VARIABLE, LOG_FILE),
         ] {
             if let Some(place) = env.get_mut(OsStr::new(variable)) {
                 *place = Some(at.join(file).into_os_string());

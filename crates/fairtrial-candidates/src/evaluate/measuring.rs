@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fairtrial_exec::{Holder, MachineLock, Outcome, Surroundings, Verdict};
+use fairtrial_exec::{Counted, Outcome, Surroundings, Verdict};
 
-use super::correctness::shown;
 use super::error::EvaluateError;
 use super::event::Event;
 use super::ground::{Errand, Ground, Tree};
-use super::telling::{Audience, Telling};
+use super::telling::Telling;
+use super::turns::Turns;
 use crate::evaluation::BenchFacts;
 use crate::measure::{self, Bench, Measured, Race, Run, RunOrder, SeriesId, Side};
 use crate::spec::Command;
@@ -34,55 +34,41 @@ pub(crate) struct BenchErrand {
 /// What a race is run on.
 pub(crate) struct Track<'a> {
     pub(crate) ground: &'a Ground,
-    pub(crate) lock: &'a MachineLock,
+    pub(crate) turns: &'a Turns,
     pub(crate) benches: &'a [BenchErrand],
     /// By side; the control runs on the base's.
     pub(crate) trees: &'a HashMap<Side, Tree>,
     /// The processors that measured runs have to themselves; none if they are not pinned.
     pub(crate) cpus: &'a [usize],
+    /// What the processor counts of them.
+    pub(crate) counted: &'a [Counted],
     /// What disturbs them.
     pub(crate) surroundings: &'a Surroundings,
     /// Processes started so far.
     pub(crate) processes: &'a AtomicU64,
 }
 
-/// A candidate whose run failed for a reason that is not its own.
-#[derive(Debug, Default)]
-pub(crate) struct Misfortunes(pub(crate) HashMap<String, String>);
-
 /// How often the engine's own failure is forgiven (CA-56).
 const RETRIES: u32 = 2;
 
 impl Track<'_> {
-    /// Runs a race to its end, block after block.
+    /// Runs a race, block after block, for as long as it asks for runs.
     pub(crate) async fn run(
         &self,
         race: &mut Race,
         telling: &mut Telling,
-    ) -> Result<Misfortunes, EvaluateError> {
-        let mut misfortunes = Misfortunes::default();
+    ) -> Result<(), EvaluateError> {
         while let Some(first) = race.next_run().cloned() {
             let label = format!("{} block {}", first.series, first.block);
-            let audience = telling.audience.clone();
-            let waits = |holder: Holder| {
-                audience.tell(Event::LockWait {
-                    holder: shown(&holder),
-                })
-            };
-            // Whoever shows progress does so now, and not beside a measured process.
-            tokio::task::yield_now().await;
-            let held = self
-                .lock
-                .exclusive(&label, waits)
-                .await
-                .map_err(EvaluateError::attempting("measuring"))?;
+            let held = self.turns.exclusive(&label).await;
+            let held = held.map_err(EvaluateError::attempting("measuring"))?;
             let mut runs: Vec<Run> = Vec::new();
             while let Some(order) = race
                 .next_run()
                 .filter(|order| is_same_block(order, &first))
                 .cloned()
             {
-                let measured = self.measure(&order, &mut misfortunes).await?;
+                let measured = self.measure(&order).await?;
                 let run = race
                     .record(measured)
                     .map_err(|failed| EvaluateError::Baseline(failed.to_string()))?;
@@ -94,14 +80,10 @@ impl Track<'_> {
                 tell(telling, event);
             }
         }
-        Ok(misfortunes)
+        Ok(())
     }
 
-    async fn measure(
-        &self,
-        order: &RunOrder,
-        misfortunes: &mut Misfortunes,
-    ) -> Result<Measured, EvaluateError> {
+    async fn measure(&self, order: &RunOrder) -> Result<Measured, EvaluateError> {
         let bench = self
             .benches
             .iter()
@@ -117,10 +99,10 @@ impl Track<'_> {
                 Ok(measured) => return Ok(measured),
                 Err(_) if tries < RETRIES => tries += 1,
                 Err(why) => match &order.side {
-                    Side::Candidate(id) => {
-                        misfortunes.0.insert(id.clone(), why.clone());
+                    Side::Candidate(_) => {
                         return Ok(Measured {
                             failed: Some(why),
+                            infra: true,
                             ..Measured::default()
                         });
                     }
@@ -148,6 +130,7 @@ impl Track<'_> {
             timeout: Some(bench.timeout),
             hash_seed,
             cpus: (!self.cpus.is_empty()).then(|| self.cpus.to_vec()),
+            counted: self.counted,
             ..Errand::new(&command)
         };
         tree.verify()?;
@@ -172,17 +155,8 @@ impl Track<'_> {
     }
 
     /// How many processors a bench command keeps busy on the base.
-    pub(crate) async fn busy_cpus(
-        &self,
-        bench: &BenchErrand,
-        audience: &Audience,
-    ) -> Result<f64, EvaluateError> {
-        let waits = |holder: Holder| {
-            audience.tell(Event::LockWait {
-                holder: shown(&holder),
-            })
-        };
-        let held = self.lock.exclusive("calibration", waits).await;
+    pub(crate) async fn busy_cpus(&self, bench: &BenchErrand) -> Result<f64, EvaluateError> {
+        let held = self.turns.exclusive("calibration").await;
         let _held = held.map_err(EvaluateError::attempting("measuring"))?;
         let ran = self
             .run_once(bench, &self.trees[&Side::Base], bench.loops, 0)
@@ -202,17 +176,8 @@ impl Track<'_> {
     }
 
     /// How often a bench command is to loop so that a run takes long enough to be measured and no longer (CA-64).
-    pub(crate) async fn calibrate(
-        &self,
-        bench: &BenchErrand,
-        audience: &Audience,
-    ) -> Result<BenchFacts, EvaluateError> {
-        let waits = |holder: Holder| {
-            audience.tell(Event::LockWait {
-                holder: shown(&holder),
-            })
-        };
-        let held = self.lock.exclusive("calibration", waits).await;
+    pub(crate) async fn calibrate(&self, bench: &BenchErrand) -> Result<BenchFacts, EvaluateError> {
+        let held = self.turns.exclusive("calibration").await;
         let _held = held.map_err(EvaluateError::attempting("measuring"))?;
         let base = &self.trees[&Side::Base];
         let timed = async |loops: u32| -> Result<f64, EvaluateError> {
@@ -282,11 +247,22 @@ fn on_the_base(side: &Side) -> Side {
 fn measured(outcome: &Outcome, any_exit: bool) -> Measured {
     let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
     let metrics = &outcome.metrics;
+    let count = |of: Counted| {
+        let found = metrics.counted.iter().find(|count| count.of == of);
+        found.and_then(|found| found.count.clone().ok())
+    };
+    let uncounted = metrics
+        .counted
+        .iter()
+        .find_map(|count| count.count.as_ref().err());
     Measured {
         wall_s: seconds(metrics.wall_ns),
         user_s: seconds(metrics.user_ns),
         system_s: seconds(metrics.system_ns),
         peak_rss_bytes: metrics.peak_rss_bytes,
+        instructions: count(Counted::Instructions),
+        cycles: count(Counted::Cycles),
+        uncounted: uncounted.map(ToString::to_string),
         involuntary_switches: outcome.in_force.counters.involuntary_switches,
         isolation: Some(outcome.in_force.digest()),
         failed: why_failed(outcome, any_exit),
@@ -295,7 +271,7 @@ fn measured(outcome: &Outcome, any_exit: bool) -> Measured {
 }
 
 /// CA-76: what does not end as the base does is no gain, however fast.
-fn why_failed(outcome: &Outcome, any_exit: bool) -> Option<String> {
+pub(super) fn why_failed(outcome: &Outcome, any_exit: bool) -> Option<String> {
     use fairtrial_exec::Exit;
     match (outcome.verdict, outcome.exit) {
         (Verdict::Ok, _) => None,

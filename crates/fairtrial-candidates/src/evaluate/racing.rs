@@ -12,26 +12,30 @@ use super::error::EvaluateError;
 use super::event::{Event, State};
 use super::field::Field;
 use super::ground::Tree;
+use super::means::Means;
 use super::measuring::{BenchErrand, Track, benches};
 use super::record::{Past, Record};
 use super::scene::Scene;
 use crate::cases::{Failure, FailureKind};
-use crate::evaluation::BenchFacts;
+use crate::evaluation::{BenchFacts, InstructionCount};
 use crate::measure::{
-    self, Entrant, Metric, Placing, Race, Recorded, Report, Settings, Side, Tally,
+    self, Counts, Entrant, Metric, Placing, Race, Recorded, Report, Run, Settings, Side, Tally,
 };
-use crate::spec::{self, Bench, Loops, Spec, Tiebreak};
+use crate::spec::{self, Bench, Loops, Spec};
 
 /// All races of an evaluation.
 #[derive(Debug)]
 pub(crate) struct Races {
     settings: Settings,
+    means: Means,
     commands: Vec<BenchErrand>,
     calibrated: bool,
     /// By bench command.
     pub(crate) facts: BTreeMap<String, BenchFacts>,
     /// By id, of the last race that each took part in.
     pub(crate) placings: BTreeMap<String, Placing>,
+    /// By id, of those that tied with a leader.
+    pub(crate) counts: BTreeMap<String, InstructionCount>,
     /// Of the last race.
     pub(crate) last: Option<Report>,
     pub(crate) rounds: u32,
@@ -45,28 +49,25 @@ pub(crate) struct Races {
 }
 
 impl Races {
-    /// Races as the file says, none run yet; none at all where there is nothing to measure.
+    /// Races as the file says, none run yet.
     ///
     /// # Errors
-    /// Nothing that was asked for can be measured here.
-    pub(crate) fn new(spec: &Spec, base: Tree) -> Result<Option<Self>, EvaluateError> {
-        let commands = bench_commands(spec);
-        if commands.is_empty() {
-            return Ok(None);
-        }
-        if spec.measure.tiebreak == Tiebreak::Callgrind {
-            let problem = "ties cannot be broken by callgrind yet; leave it out";
-            return Err(spec.places.fault("measure.tiebreak", problem).into());
-        }
-        let offered = [Metric::Wall, Metric::Cpu];
-        let metric = Metric::choose(&spec.measure.metrics, &offered);
-        let metric = metric.map_err(|error| EvaluateError::Failed(error.to_string()))?;
-        Ok(Some(Self {
+    /// An earlier process measured what cannot be measured any more.
+    pub(crate) fn new(
+        spec: &Spec,
+        means: Means,
+        past: &Past,
+        base: Tree,
+    ) -> Result<Self, EvaluateError> {
+        let metric = means.metric_after(past)?;
+        Ok(Self {
             settings: spec.measure.settings(metric),
-            commands,
+            means,
+            commands: bench_commands(spec),
             calibrated: false,
             facts: BTreeMap::new(),
             placings: BTreeMap::new(),
+            counts: past.counted.clone(),
             last: None,
             rounds: 0,
             tally: Tally::default(),
@@ -78,7 +79,7 @@ impl Races {
             },
             pinning: None,
             surroundings: Surroundings::of(&[]),
-        }))
+        })
     }
 
     pub(crate) fn metric(&self) -> Metric {
@@ -105,36 +106,43 @@ impl Races {
         self.make_trees(&entrants, scene, field).await?;
         self.calibrate(scene).await?;
         let mut race = self.race(round, entrants.clone())?;
-        if let Some(recorded) = recorded(scene, round, &entrants)? {
-            race = measure::resume(race, &recorded).map_err(failed_base)?;
-        } else {
-            let (machine, runs_before) =
-                (scene.machine.clone(), scene.telling.runs()?.len() as u64);
-            scene.telling.keep(&Record::Race {
-                round,
-                entrants: ids,
-                machine,
-                runs_before,
-            })?;
-        }
+        let runs_before = match same_race(scene, round, &entrants) {
+            Some(before) => {
+                let recorded: Recorded = runs_of(scene, round, before)?.into_iter().collect();
+                race = measure::resume(race, &recorded).map_err(failed_base)?;
+                before
+            }
+            None => {
+                let (machine, runs_before) =
+                    (scene.machine.clone(), scene.telling.runs()?.len() as u64);
+                scene.telling.keep(&Record::Race {
+                    round,
+                    entrants: ids,
+                    metric: self.metric(),
+                    machine,
+                    runs_before,
+                })?;
+                runs_before
+            }
+        };
         for entrant in &entrants {
             tell(scene, field, &entrant.id, State::Racing, None);
         }
         let checking = Arc::clone(&scene.checking);
-        let track = self.track(&checking);
-        let _kept_off = self.pinning.as_ref().map(keep_off);
-        let misfortunes = track.run(&mut race, &mut scene.telling).await?;
-        let report = race.report();
-        for placing in &report.ranking {
-            let failure = placing.failure.as_ref().map(|why| {
-                match misfortunes.0.get(&placing.candidate.id) {
-                    Some(why) => Failure::new(FailureKind::Infra, why.clone()),
-                    None => Failure::new(FailureKind::BenchFailed, why.clone()),
-                }
-            });
-            let state = failure.as_ref().map_or(State::Done, |_| State::Failed);
-            tell(scene, field, &placing.candidate.id, state, failure);
+        loop {
+            let kept_off = self.pinning.as_ref().map(keep_off);
+            let track = self.track(&checking);
+            track.run(&mut race, &mut scene.telling).await?;
+            drop(kept_off);
+            let tied = race.tied();
+            if tied.is_empty() {
+                break;
+            }
+            self.count(&tied, scene).await?;
+            race.take_counts(&self.known_counts());
         }
+        let report = race.report();
+        tell_ends(scene, field, &report, &runs_of(scene, round, runs_before)?);
         self.take(report.clone());
         Ok(report)
     }
@@ -153,21 +161,39 @@ impl Races {
                 .iter()
                 .filter_map(|id| entrant(field, id))
                 .collect();
-            let runs = scene.telling.runs()?;
-            let recorded: Recorded = runs.into_iter().skip(raced.runs_before as usize).collect();
+            let runs = runs_of(scene, self.rounds + 1, raced.runs_before)?;
+            let recorded: Recorded = runs.iter().cloned().collect();
             let race = self.race(self.rounds + 1, entrants)?;
             let report = measure::rescore(race, &recorded).map_err(failed_base)?;
-            for placing in &report.ranking {
-                let failure = placing
-                    .failure
-                    .as_ref()
-                    .map(|why| Failure::new(FailureKind::BenchFailed, why.clone()));
-                let state = failure.as_ref().map_or(State::Done, |_| State::Failed);
-                tell(scene, field, &placing.candidate.id, state, failure);
-            }
+            tell_ends(scene, field, &report, &runs);
             self.take(report);
         }
         Ok(())
+    }
+
+    /// Counts instructions of those that no time tells apart (CA-72). On record before it counts.
+    async fn count(&mut self, ids: &[String], scene: &mut Scene) -> Result<(), EvaluateError> {
+        let Some(callgrind) = &self.means.callgrind else {
+            return Ok(());
+        };
+        for id in ids {
+            let tree = &self.trees[&Side::Candidate(id.clone())];
+            let count = callgrind.count(&scene.checking, tree, &self.commands).await;
+            scene.telling.keep(&Record::Counted {
+                id: id.clone(),
+                count: count.clone(),
+            })?;
+            self.counts.insert(id.clone(), count);
+        }
+        Ok(())
+    }
+
+    fn known_counts(&self) -> Counts {
+        let benches = benches(&self.commands);
+        let counts = self.counts.iter();
+        counts
+            .map(|(id, count)| (id.clone(), count.mean(&benches)))
+            .collect()
     }
 
     fn take(&mut self, report: Report) {
@@ -183,9 +209,7 @@ impl Races {
         self.tally.repeated += repeated;
         self.tally.flagged += flagged;
         // Equal to the leader of another race says nothing about this one's.
-        self.placings
-            .values_mut()
-            .for_each(|placing| placing.equals_leader = false);
+        self.placings.values_mut().for_each(Placing::leave_the_tie);
         for placing in &report.ranking {
             self.placings
                 .insert(placing.candidate.id.clone(), placing.clone());
@@ -207,7 +231,11 @@ impl Races {
             benches(&self.commands),
             entrants,
         );
-        race.map_err(|error| EvaluateError::Invalid(error.to_string()))
+        let race = race.map_err(|error| EvaluateError::Invalid(error.to_string()))?;
+        Ok(match self.means.callgrind {
+            Some(_) => race.breaking_ties(self.known_counts()),
+            None => race,
+        })
     }
 
     /// Of those that an earlier process tested they are made again.
@@ -262,9 +290,7 @@ impl Races {
                 },
                 None => {
                     let checking = Arc::clone(&scene.checking);
-                    self.track(&checking)
-                        .calibrate(command, &scene.telling.audience)
-                        .await?
+                    self.track(&checking).calibrate(command).await?
                 }
             };
             scene.telling.keep(&Record::Calibrated {
@@ -281,10 +307,7 @@ impl Races {
     async fn choose_processors(&mut self, scene: &Scene) -> Result<(), EvaluateError> {
         let mut busiest = 0.0_f64;
         for command in &self.commands {
-            let busy = self
-                .track(&scene.checking)
-                .busy_cpus(command, &scene.telling.audience)
-                .await?;
+            let busy = self.track(&scene.checking).busy_cpus(command).await?;
             busiest = busiest.max(busy);
         }
         let pin = match scene.checking.ground.can_pin() {
@@ -301,13 +324,19 @@ impl Races {
     fn track<'a>(&'a self, checking: &'a Checking) -> Track<'a> {
         Track {
             ground: &checking.ground,
-            lock: &checking.lock,
+            turns: &checking.turns,
             benches: &self.commands,
             trees: &self.trees,
             cpus: measured_on(self.pinning.as_ref()),
+            counted: self.means.counted(),
             surroundings: &self.surroundings,
             processes: &checking.processes,
         }
+    }
+
+    /// Why instructions and cycles are not counted.
+    pub(crate) fn no_counters(&self) -> Option<String> {
+        self.means.no_counters()
     }
 
     /// The processors that measured processes have to themselves.
@@ -323,30 +352,23 @@ fn measured_on(pinning: Option<&Pinning>) -> &[usize] {
     }
 }
 
-/// Blocks of a race that was broken off count if it is the same race, on this machine, since it was started (CA-97).
-fn recorded(
-    scene: &Scene,
-    round: u32,
-    entrants: &[Entrant],
-) -> Result<Option<Recorded>, EvaluateError> {
-    let Some(raced) = scene.past.races.get(&round) else {
-        return Ok(None);
-    };
+/// Blocks of a race that was broken off count if it is the same race, on this machine, since it was started (CA-97): those
+/// after so many runs.
+fn same_race(scene: &Scene, round: u32, entrants: &[Entrant]) -> Option<u64> {
+    let raced = scene.past.races.get(&round)?;
     let same_field = raced
         .entrants
         .iter()
         .eq(entrants.iter().map(|entrant| &entrant.id));
     let same_machine = (&raced.machine.boot_id, &raced.machine.cpu)
         == (&scene.machine.boot_id, &scene.machine.cpu);
-    if !same_field || !same_machine {
-        return Ok(None);
-    }
-    let runs = scene
-        .telling
-        .runs()?
-        .into_iter()
-        .skip(raced.runs_before as usize);
-    Ok(Some(runs.collect()))
+    (same_field && same_machine).then_some(raced.runs_before)
+}
+
+/// The runs of a race: those of its name after so many others.
+fn runs_of(scene: &Scene, round: u32, before: u64) -> Result<Vec<Run>, EvaluateError> {
+    let runs = scene.telling.runs()?.into_iter().skip(before as usize);
+    Ok(runs.filter(|run| run.order.series.round == round).collect())
 }
 
 fn failed_base(failed: measure::BaseFailed) -> EvaluateError {
@@ -359,6 +381,22 @@ fn entrant(field: &Field, id: &str) -> Option<Entrant> {
         id: id.to_owned(),
         changed_lines: staged.size.changed_lines() as u64,
     })
+}
+
+/// How a race ended for each who took part. What was not the candidate's fault is told from what was, by its run.
+fn tell_ends(scene: &Scene, field: &mut Field, report: &Report, runs: &[Run]) {
+    for placing in &report.ranking {
+        let id = &placing.candidate.id;
+        let failure = placing.failure.as_ref().map(|why| {
+            let kind = match runs.iter().any(|run| run.is_misfortune_of(id)) {
+                true => FailureKind::Infra,
+                false => FailureKind::BenchFailed,
+            };
+            Failure::new(kind, why.clone())
+        });
+        let state = failure.as_ref().map_or(State::Done, |_| State::Failed);
+        tell(scene, field, id, state, failure);
+    }
 }
 
 fn tell(scene: &Scene, field: &mut Field, id: &str, state: State, failure: Option<Failure>) {

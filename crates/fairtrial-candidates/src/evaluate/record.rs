@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::correctness::{Checked, Tested};
-use crate::evaluation::{BaseFacts, BenchFacts, Machine, ProviderFacts};
+use crate::evaluation::{BaseFacts, BenchFacts, InstructionCount, Machine, ProviderFacts};
+use crate::measure::Metric;
 use crate::search;
 
 /// Of the journal's layout.
@@ -40,10 +41,14 @@ pub(crate) enum Record {
     Race {
         round: u32,
         entrants: Vec<String>,
+        /// By what it is judged.
+        metric: Metric,
         machine: Machine,
         /// Runs that were on record before: they are not this race's, even if they have its name.
         runs_before: u64,
     },
+    /// A candidate's instructions were counted, to break a tie.
+    Counted { id: String, count: InstructionCount },
     /// It has ended.
     Raced { round: u32 },
     /// What the search was told or decided.
@@ -59,6 +64,8 @@ pub(crate) struct Past {
     pub(crate) benches: BTreeMap<String, BenchFacts>,
     /// By round.
     pub(crate) races: BTreeMap<u32, PastRace>,
+    /// By candidate.
+    pub(crate) counted: BTreeMap<String, InstructionCount>,
     pub(crate) search: Vec<search::Record>,
 }
 
@@ -66,6 +73,7 @@ pub(crate) struct Past {
 #[derive(Debug)]
 pub(crate) struct PastRace {
     pub(crate) entrants: Vec<String>,
+    pub(crate) metric: Metric,
     pub(crate) machine: Machine,
     pub(crate) runs_before: u64,
     pub(crate) ended: bool,
@@ -109,6 +117,7 @@ impl FromIterator<Record> for Past {
                 Record::Race {
                     round,
                     entrants,
+                    metric,
                     machine,
                     runs_before,
                 } => {
@@ -117,11 +126,15 @@ impl FromIterator<Record> for Past {
                         round,
                         PastRace {
                             entrants,
+                            metric,
                             machine,
                             runs_before,
                             ended,
                         },
                     );
+                }
+                Record::Counted { id, count } => {
+                    past.counted.insert(id, count);
                 }
                 Record::Raced { round } => {
                     if let Some(race) = past.races.get_mut(&round) {

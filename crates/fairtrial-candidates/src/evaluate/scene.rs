@@ -26,6 +26,7 @@ use super::record::{JOURNAL_VERSION, Past, Record};
 use super::repository::Listing;
 use super::slots::Slots;
 use super::telling::{Audience, Telling};
+use super::turns::Turns;
 use super::worktrees::Worktrees;
 use crate::cases::{PYTEST_PLUGIN, PYTEST_PLUGIN_FILE};
 use crate::evaluation::{BaseFacts, Costs, Machine};
@@ -212,7 +213,7 @@ impl Evaluator {
         let checking = Checking {
             ground,
             layers,
-            lock: self.lock.clone(),
+            turns: Turns::new(self.lock.clone(), audience.clone()),
             guard: Arc::new(guard),
             build: self.spec.build.clone(),
             tests: self.spec.tests.clone(),
@@ -220,7 +221,6 @@ impl Evaluator {
             built: directory(root.path(), "built")?,
             logs: places.output.join("logs"),
             judged: directory(root.path(), "judged")?,
-            audience: audience.clone(),
             processes: AtomicU64::new(0),
         };
         let machine = Machine::here(&self.node);
@@ -371,10 +371,6 @@ impl Evaluator {
         root: &Path,
         reflink: bool,
     ) -> Result<Arc<FrozenTree>, EvaluateError> {
-        if self.spec.sandbox.level == Level::Strict && self.backend.gives_users() {
-            let problem = "copies belong to root, and at level `strict` calls have users of their own: use an overlay";
-            return Err(EvaluateError::Failed(problem.to_owned()));
-        }
         if let Some(judge) = places.judges.first() {
             let problem = format!(
                 "`{}` cannot be hidden without mounts: a judge needs an overlay",

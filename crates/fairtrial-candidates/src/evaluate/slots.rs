@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -33,8 +33,6 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct HeldSlot {
     slot: Option<Slot>,
-    /// What it was last made a copy of.
-    tree: Option<Arc<FrozenTree>>,
     slots: Arc<Slots>,
     permit: Option<OwnedSemaphorePermit>,
 }
@@ -98,7 +96,6 @@ impl Slots {
             .pop();
         Ok(HeldSlot {
             slot,
-            tree: None,
             slots: Arc::clone(self),
             permit: Some(permit),
         })
@@ -134,11 +131,8 @@ impl HeldSlot {
         let tree = Arc::clone(tree);
         let resetting = tokio::task::spawn_blocking(move || {
             let slot = self.slot.as_mut().expect("a slot that is held");
-            match slot.reset(Arc::clone(&tree)) {
-                Ok(()) => {
-                    self.tree = Some(tree);
-                    Ok(self)
-                }
+            match slot.reset(tree) {
+                Ok(()) => Ok(self),
                 Err(error) => {
                     self.retire();
                     Err(error)
@@ -160,7 +154,7 @@ impl HeldSlot {
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.slot.as_ref().expect("a slot that is held").copy.path()
+        self.copy().path()
     }
 
     pub(crate) fn home(&self) -> &Path {
@@ -169,22 +163,7 @@ impl HeldSlot {
 
     /// The bytes of a regular file that is new or changed; at most so many.
     pub(crate) fn read(&self, path: &Path, most_bytes: u64) -> io::Result<Option<Vec<u8>>> {
-        let place = self.path().join(path);
-        match fs::symlink_metadata(&place) {
-            Ok(found) if !found.is_file() => Ok(None),
-            Ok(found) if found.len() > most_bytes => Err(io::ErrorKind::FileTooLarge.into()),
-            Ok(_) => {
-                let before = self.tree.as_ref().map(|tree| tree.path().join(path));
-                match before
-                    .is_some_and(|before| differ(&place, &before).is_ok_and(|differ| !differ))
-                {
-                    true => Ok(None), // it came with the tree, and says nothing about this command
-                    false => fs::read(place).map(Some),
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.copy().read(path, most_bytes)
     }
 
     /// Tells of each path that is wanted and was changed since the slot was put back.
@@ -193,26 +172,15 @@ impl HeldSlot {
         wanted: impl Fn(&Path) -> bool,
         mut each: impl FnMut(&Path, ChangeKind),
     ) -> io::Result<()> {
-        let tree = self.tree.as_ref().expect("a slot that was put back");
-        let now = files_below(self.path())?;
-        for (path, is_file) in &now {
-            if wanted(path) && differ(&self.path().join(path), &tree.path().join(path))? {
-                each(
-                    path,
-                    if *is_file {
-                        ChangeKind::Written
-                    } else {
-                        ChangeKind::Link
-                    },
-                );
+        self.copy().visit(|path, kind| {
+            if wanted(path) {
+                each(path, kind);
             }
-        }
-        for (path, _) in files_below(tree.path())? {
-            if wanted(&path) && self.path().join(&path).symlink_metadata().is_err() {
-                each(&path, ChangeKind::Deleted);
-            }
-        }
-        Ok(())
+        })
+    }
+
+    fn copy(&self) -> &CopySlot {
+        &self.slot.as_ref().expect("a slot that is held").copy
     }
 }
 
@@ -225,41 +193,6 @@ impl Drop for HeldSlot {
                 .expect("nothing panics under the lock")
                 .push(slot);
         }
-    }
-}
-
-/// Files and links, relative, and whether each is a regular file. Directories that cannot be read have none.
-fn files_below(root: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
-    let mut found = Vec::new();
-    let mut directories = vec![root.to_owned()];
-    while let Some(directory) = directories.pop() {
-        let Ok(entries) = fs::read_dir(&directory) else {
-            continue;
-        };
-        for entry in entries {
-            let entry = entry?;
-            let (path, kind) = (entry.path(), entry.file_type()?);
-            if kind.is_dir() {
-                directories.push(path);
-            } else if !kind.is_socket() && !kind.is_fifo() {
-                let place = path.strip_prefix(root).unwrap_or(&path);
-                found.push((place.to_owned(), kind.is_file()));
-            }
-        }
-    }
-    Ok(found)
-}
-
-fn differ(one: &Path, other: &Path) -> io::Result<bool> {
-    let (Ok(a), Ok(b)) = (fs::symlink_metadata(one), fs::symlink_metadata(other)) else {
-        return Ok(true);
-    };
-    if a.file_type() != b.file_type() || a.permissions() != b.permissions() || a.len() != b.len() {
-        return Ok(true);
-    }
-    match a.is_symlink() {
-        true => Ok(fs::read_link(one)? != fs::read_link(other)?),
-        false => Ok(fs::read(one)? != fs::read(other)?),
     }
 }
 

@@ -11,7 +11,7 @@ use super::racing::Races;
 use crate::cases::Baseline;
 use crate::evaluation::{
     BaselineFacts, Costs, Evaluation, EvaluationReport, Measurement, MedianMetrics,
-    QuarantinedCase, REPORT_VERSION,
+    QuarantinedCase, REPORT_VERSION, Tiebreak,
 };
 use crate::measure::{Placing, Run, Side};
 use crate::spec::Spec;
@@ -24,7 +24,7 @@ pub(crate) fn report(spec: &Spec, course: &Course<'_>) -> Result<EvaluationRepor
     let ranking = races.map_or_else(Vec::new, Races::ranking);
     let medians = medians(&scene.telling.runs()?);
     let last = races.and_then(|races| races.last.as_ref());
-    let standings = Standings::new(&course.field, &ranking);
+    let standings = Standings::new(&course.field, &ranking, races);
     let winner = last.and_then(|last| last.winner.as_deref());
     let ledger = course.search.ledger();
     Ok(EvaluationReport {
@@ -43,6 +43,7 @@ pub(crate) fn report(spec: &Spec, course: &Course<'_>) -> Result<EvaluationRepor
         proposals: spec.search.as_ref().map(|_| ledger),
         costs: Costs {
             processes: scene.checking.processes.load(Ordering::Relaxed),
+            lock_wait_s: scene.checking.turns.waited().as_secs_f64(),
             ..scene.costs
         },
         warnings: scene.warnings.clone(),
@@ -72,6 +73,7 @@ fn baseline(baseline: &Baseline, runs: u32) -> BaselineFacts {
 fn measurement(races: &Races) -> Measurement {
     Measurement {
         metric: races.metric().to_string(),
+        counters: races.no_counters(),
         pinned_to: races.cpus().to_vec(),
         pinning: races
             .pinning
@@ -90,12 +92,13 @@ fn measurement(races: &Races) -> Measurement {
 struct Standings<'a> {
     field: &'a Field,
     ranking: &'a [Placing],
+    races: Option<&'a Races>,
     /// By candidate: its place in the ranking, or that of an equal which it stands for.
     places: HashMap<Number, usize>,
 }
 
 impl<'a> Standings<'a> {
-    fn new(field: &'a Field, ranking: &'a [Placing]) -> Self {
+    fn new(field: &'a Field, ranking: &'a [Placing], races: Option<&'a Races>) -> Self {
         let mut places = HashMap::new();
         for (place, placing) in ranking.iter().enumerate() {
             if let Some(number) = field.find(&placing.candidate.id) {
@@ -106,6 +109,7 @@ impl<'a> Standings<'a> {
         Self {
             field,
             ranking,
+            races,
             places,
         }
     }
@@ -171,10 +175,19 @@ impl<'a> Standings<'a> {
             cases: entry.cases,
             judgement: placing.and_then(|placing| placing.judgement.clone()),
             confirmation: placing.and_then(|placing| placing.confirmation.clone()),
+            tiebreak: placing.and_then(|placing| self.tiebreak(placing)),
             metrics: side.and_then(|side| medians.get(&side).copied()),
             size: entry.staged.as_ref().map(|staged| staged.size),
             meta: entry.meta.clone(),
         }
+    }
+}
+
+impl Standings<'_> {
+    fn tiebreak(&self, placing: &Placing) -> Option<Tiebreak> {
+        let count = self.races?.counts.get(&placing.candidate.id)?;
+        let used = placing.instructions.is_some();
+        Some(Tiebreak::by_callgrind(count.clone(), used))
     }
 }
 

@@ -182,6 +182,11 @@ fn everything_that_a_report_can_say_is_in_the_schema() {
         one.failure = Some(Failure::of_engine(&std::io::Error::other("full")));
         one.failure.as_mut().unwrap().kind = kind;
         one.meta = Some(serde_json::Map::new());
+        let count = InstructionCount {
+            instructions: [("bench".to_owned(), 7)].into(),
+            failed: Some("it hung".to_owned()),
+        };
+        one.tiebreak = Some(Tiebreak::by_callgrind(count, true));
     }
     assert_eq!(
         check(&serde_json::to_value(&report).unwrap()),
@@ -214,4 +219,30 @@ fn unknown_and_missing_keys_are_refused_at_every_depth() {
     let mut report = real();
     report["evaluations"][0]["state"] = json!("winning");
     assert_eq!(check(&report).len(), 1);
+}
+
+/// CA-66, CA-72
+#[test]
+fn counts_of_several_bench_commands_are_weighed_as_times_are() {
+    let benches = [("x", 3.0), ("y", 1.0)].map(|(name, weight)| Bench {
+        name: name.to_owned(),
+        weight,
+    });
+    let count = |x: u64, y: u64| InstructionCount {
+        instructions: [("x".to_owned(), x), ("y".to_owned(), y)].into(),
+        failed: None,
+    };
+    let mean = count(2000, 250).mean(&benches).unwrap();
+    let expected = ((3.0 * 2000_f64.ln() + 250_f64.ln()) / 4.0).exp();
+    assert!((mean - expected).abs() < 1e-9, "{mean}");
+    let one = &benches[..1];
+    let close = |x| count(x, 1).mean(one).unwrap();
+    assert!(close(70_000_000_001) > close(70_000_000_000));
+    assert_eq!(InstructionCount::failed("it hung").mean(&benches), None);
+    assert_eq!(
+        InstructionCount::default().mean(one),
+        None,
+        "a command is missing"
+    );
+    assert_eq!(count(1, 1).mean(&[]), None);
 }

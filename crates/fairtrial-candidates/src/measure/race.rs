@@ -14,9 +14,11 @@ use super::settings::{Bench, Entrant, Settings, Terms};
 mod closing;
 mod event;
 mod standing;
+mod tie;
 
 pub use event::Event;
 pub use standing::{Report, Tally};
+pub use tie::Counts;
 
 /// The base itself failed: nothing can be compared with it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -58,6 +60,8 @@ pub struct Race {
     /// The series that counts.
     raced: Option<Series>,
     confirmations: Vec<(String, Option<Confirmation>)>,
+    /// By candidate; none at all where ties are left as they are.
+    counts: Option<Counts>,
     aa_failed: bool,
     tally: Tally,
     events: Vec<Event>,
@@ -67,6 +71,8 @@ pub struct Race {
 enum Stage {
     Calibrating(RunOrder),
     Measuring(Box<(Series, Block)>),
+    /// Those that equal the leader are to be counted.
+    Tied,
     Over,
 }
 
@@ -93,6 +99,7 @@ impl Race {
             stage: Stage::Over,
             raced: None,
             confirmations: Vec::new(),
+            counts: None,
             aa_failed: false,
             tally: Tally::default(),
             events: Vec::new(),
@@ -104,13 +111,13 @@ impl Race {
         Ok(race)
     }
 
-    /// What to run next; nothing when the race is over. The block is complete when the next run is of another.
+    /// What to run next; nothing when the race is over, or waits for [`Race::take_counts`]. The block is complete when the next run is of another.
     #[must_use]
     pub fn next_run(&self) -> Option<&RunOrder> {
         match &self.stage {
             Stage::Calibrating(order) => Some(order),
             Stage::Measuring(measuring) => measuring.1.next(),
-            Stage::Over => None,
+            Stage::Tied | Stage::Over => None,
         }
     }
 
@@ -156,6 +163,7 @@ impl Race {
                 }
                 self.close_block();
             }
+            Stage::Tied => self.take_counts(&Counts::new()),
             Stage::Over => {}
         }
     }

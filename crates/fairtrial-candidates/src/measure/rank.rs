@@ -1,5 +1,7 @@
 //! The order of rivals, ties kept.
 
+use std::cmp::Ordering;
+
 use serde::{Deserialize, Serialize};
 
 use super::settings::Entrant;
@@ -16,6 +18,9 @@ pub struct Placing {
     pub confirmation: Option<Confirmation>,
     /// It cannot be told from the leader within `min_effect`; so of the leader itself.
     pub equals_leader: bool,
+    /// What callgrind counted, where those that equal the leader are put in order by that.
+    #[serde(default)]
+    pub instructions: Option<f64>,
     /// Why its bench command failed.
     pub failure: Option<String>,
 }
@@ -82,20 +87,33 @@ impl Placing {
         let judgement = self.judgement.as_ref();
         judgement.map_or(f64::INFINITY, |judgement| judgement.ratio)
     }
+
+    /// Fewer first; those that could not be counted last.
+    fn by_instructions(&self, other: &Self) -> Ordering {
+        let count = |placing: &Self| placing.instructions.unwrap_or(f64::INFINITY);
+        count(self).total_cmp(&count(other))
+    }
+
+    /// It is not compared with the leader any more.
+    pub(crate) fn leave_the_tie(&mut self) {
+        self.equals_leader = false;
+        self.instructions = None;
+    }
 }
 
-/// CA-80, best first.
+/// CA-80, best first. Counts decide among those that cannot be told from the leader, and nowhere else (CA-72).
 pub(crate) fn rank(placings: &mut [Placing]) {
     placings.sort_by(|a, b| {
         let level = a.equals_leader && b.equals_leader;
-        let by_ratio = || match level {
-            true => a.candidate.changed_lines.cmp(&b.candidate.changed_lines),
+        let by_size = || a.candidate.changed_lines.cmp(&b.candidate.changed_lines);
+        let within_group = || match level {
+            true => a.by_instructions(b).then_with(by_size),
             false => a.ratio().total_cmp(&b.ratio()),
         };
         a.group()
             .cmp(&b.group())
             .then(b.equals_leader.cmp(&a.equals_leader))
-            .then_with(by_ratio)
+            .then_with(within_group)
             .then_with(|| a.candidate.id.cmp(&b.candidate.id))
     });
 }
@@ -124,6 +142,7 @@ mod tests {
             }),
             confirmation: None,
             equals_leader: false,
+            instructions: None,
             failure: None,
         }
     }
@@ -190,6 +209,53 @@ mod tests {
             placing("behind", Verdict::Faster, 0.80),
         ]);
         assert_eq!(order, ["small-a", "small-b", "leader", "behind"]);
+    }
+
+    /// CA-72: counts come before sizes, and who has none comes after those that have.
+    #[test]
+    fn of_those_equal_to_the_leader_the_fewest_instructions_win() {
+        let level = |id, instructions, changed_lines| {
+            let mut placing = placing(id, Verdict::Faster, 0.7);
+            placing.candidate.changed_lines = changed_lines;
+            placing.equals_leader = true;
+            placing.instructions = instructions;
+            placing
+        };
+        let order = ranked(vec![
+            level("uncounted-large", None, 9),
+            level("uncounted", None, 1),
+            level("many", Some(2e9), 2),
+            level("few-large", Some(1e9), 90),
+            level("few", Some(1e9), 80),
+        ]);
+        assert_eq!(
+            order,
+            ["few", "few-large", "many", "uncounted", "uncounted-large"]
+        );
+    }
+
+    /// CA-72: whatever is counted, groups and ratios stand.
+    #[test]
+    fn counts_move_nobody_who_can_be_told_from_the_leader() {
+        let counted = |id, verdict, ratio, instructions| {
+            let mut placing = placing(id, verdict, ratio);
+            placing.instructions = Some(instructions);
+            placing
+        };
+        let mut leader = counted("leader", Verdict::Faster, 0.7, 9e9);
+        leader.equals_leader = true;
+        let order = ranked(vec![
+            counted("slower", Verdict::Slower, 1.2, 1.0),
+            counted("equal", Verdict::Equal, 1.0, 2.0),
+            counted("uncertain", Verdict::Uncertain, 0.99, 3.0),
+            counted("behind", Verdict::Faster, 0.9, 1.0),
+            counted("ahead", Verdict::Faster, 0.8, 2.0),
+            leader,
+        ]);
+        assert_eq!(
+            order,
+            ["leader", "ahead", "behind", "uncertain", "equal", "slower"]
+        );
     }
 
     /// CA-77, CA-80

@@ -53,13 +53,14 @@ impl FromIterator<Run> for Recorded {
 /// # Errors
 /// The base failed in a recorded run.
 pub fn rescore(mut race: Race, recorded: &Recorded) -> Result<Report, BaseFailed> {
-    while let Some(order) = race.next_run() {
-        match recorded.find(order) {
-            Some(run) => drop(race.record(run.measured.clone())?),
-            None => race.go_without(),
+    loop {
+        match race.next_run().map(|order| recorded.find(order)) {
+            Some(Some(run)) => drop(race.record(run.measured.clone())?),
+            Some(None) => race.go_without(),
+            None if !race.tied().is_empty() => race.go_without(),
+            None => return Ok(race.report()),
         }
     }
-    Ok(race.report())
 }
 
 /// Takes a fresh race to the first block that is not whole on record, to go on from there.

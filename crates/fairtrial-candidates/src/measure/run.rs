@@ -159,6 +159,9 @@ pub struct Measured {
     pub instructions: Option<u64>,
     /// Cycles, where counters exist.
     pub cycles: Option<u64>,
+    /// Why there is no count of these, though counters exist.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncounted: Option<String>,
     /// How often it had to leave its CPU.
     pub involuntary_switches: Option<u64>,
     /// Time the hypervisor took.
@@ -172,6 +175,9 @@ pub struct Measured {
     /// Why it counts as failed; none if it ended well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+    /// It failed for a reason that is not its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub infra: bool,
 }
 
 /// By what sides are compared.
@@ -243,6 +249,14 @@ pub struct Run {
     /// What was over its limit. Such a run is repeated, or kept and flagged.
     #[serde(default)]
     pub contamination: Vec<Cause>,
+}
+
+impl Run {
+    /// Whether this is the end of a candidate that did nothing wrong.
+    pub(crate) fn is_misfortune_of(&self, candidate: &str) -> bool {
+        let is_its_own = matches!(&self.order.side, Side::Candidate(id) if id == candidate);
+        is_its_own && self.measured.infra
+    }
 }
 
 #[cfg(test)]

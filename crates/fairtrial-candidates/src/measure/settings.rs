@@ -83,7 +83,10 @@ impl Terms {
         let metric = self.metric;
         measured.failed.clone().or_else(|| {
             let vanished = measured.value(metric).is_none();
-            vanished.then(|| format!("no `{metric}` was measured"))
+            vanished.then(|| {
+                let why = measured.uncounted.as_ref().map(|why| format!(": {why}"));
+                format!("no `{metric}` was measured{}", why.unwrap_or_default())
+            })
         })
     }
 }

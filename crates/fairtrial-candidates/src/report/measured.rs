@@ -204,6 +204,12 @@ fn terms(out: &mut String, source: &Source<'_>) {
         ],
         ["Where".to_owned(), pinned],
     ];
+    if let Some(why) = &measured.counters {
+        rows.push([
+            "Instructions".to_owned(),
+            format!("not counted: {}", short(why, 300)),
+        ]);
+    }
     for (name, facts) in &measured.benches {
         let loops = facts.loops.map(|loops| counted(loops, "loop"));
         let startup = facts

@@ -1,9 +1,9 @@
 //! The ranking: one row per candidate, best first.
 
 use super::Source;
-use super::html::{counted, duration, mebibytes, put, ratio, short, table};
+use super::html::{count, counted, duration, mebibytes, put, ratio, short, table};
 use super::words::{class, doubt, word};
-use crate::evaluation::Evaluation;
+use crate::evaluation::{Evaluation, Tiebreak};
 
 /// Rows that are shown: beyond that nobody reads.
 const MOST_ROWS: usize = 1000;
@@ -101,12 +101,34 @@ fn time(one: &Evaluation) -> String {
     )
 }
 
+/// By what it stands where it does among those that equal the leader.
+fn tiebreak(tie: &Tiebreak) -> Option<String> {
+    let by = short(&tie.by, 40);
+    if let Some(why) = &tie.count.failed {
+        return Some(format!("tie: not counted by {by}: {}", short(why, 110)));
+    }
+    let counts: Vec<String> = tie
+        .count
+        .instructions
+        .values()
+        .copied()
+        .map(count)
+        .collect();
+    tie.used.then(|| {
+        format!(
+            "tie: {} instructions by {by}, not measured time",
+            counts.join(" + ")
+        )
+    })
+}
+
 fn verdict(one: &Evaluation) -> String {
     let mut small = Vec::new();
     if let Some(said) = &one.judgement {
         small.push(counted(said.blocks.into(), "block"));
         small.extend(said.doubt.map(|why| doubt(why).to_owned()));
     }
+    small.extend(one.tiebreak.as_ref().and_then(tiebreak));
     if let Some(failure) = &one.failure {
         small.push(short(
             failure.message.lines().next().unwrap_or_default(),

@@ -3,8 +3,8 @@ use serde_json::json;
 use crate::cases::{CallEnd, CallSummary, CaseStatus, Diff, Failure, FailureKind, Scope, Unsteady};
 use crate::evaluate::State;
 use crate::evaluation::{
-    CaseCounts, Evaluation, EvaluationReport, FunctionProfile, LineProfile, Measurement,
-    ProfileReport, QuarantinedCase, SideProfile,
+    CaseCounts, Evaluation, EvaluationReport, FunctionProfile, InstructionCount, LineProfile,
+    Measurement, ProfileReport, QuarantinedCase, SideProfile, Tiebreak,
 };
 use crate::measure::{Bench, Entrant, Measured, Race, Run, Settings, Side};
 use crate::search::Ledger;
@@ -28,6 +28,7 @@ fn evaluation(name: &str) -> Evaluation {
         cases: None,
         judgement: None,
         confirmation: None,
+        tiebreak: None,
         metrics: None,
         size: None,
         meta: None,
@@ -176,10 +177,16 @@ fn hostile(text: &str) -> EvaluationReport {
     let terms = report.measurement.as_mut().unwrap();
     terms.pinning = said();
     terms.metric = said();
+    terms.counters = Some(said());
     terms.benches.insert(said(), Default::default());
     for one in &mut report.evaluations {
         one.name = said();
         one.parent = Some(said());
+        one.tiebreak = Some(Tiebreak {
+            by: said(),
+            used: true,
+            count: InstructionCount::failed(text),
+        });
     }
     report.evaluations.push(Evaluation {
         id: Some(said()),
@@ -303,6 +310,25 @@ fn the_page_shows_what_was_measured() {
     );
     let without = report.html(&[]);
     assert!(without.contains("faster, confirmed") && !without.contains("<figure>"));
+}
+
+/// CA-72: a count is shown as one, and only where it decided.
+#[test]
+fn what_broke_a_tie_is_not_to_be_taken_for_a_time() {
+    let (mut report, runs) = measured();
+    let count = InstructionCount {
+        instructions: [("topo".to_owned(), 1_234_567)].into(),
+        failed: None,
+    };
+    let label = "instructions by callgrind, not measured time";
+    for (used, shown) in [(true, 1), (false, 0)] {
+        report.evaluations[0].tiebreak = Some(Tiebreak::by_callgrind(count.clone(), used));
+        assert_eq!(report.html(&runs).matches(label).count(), shown);
+    }
+    let failed = InstructionCount::failed("exit code 3");
+    report.evaluations[0].tiebreak = Some(Tiebreak::by_callgrind(failed, false));
+    let page = report.html(&runs);
+    assert!(page.contains("not counted by callgrind: exit code 3"));
 }
 
 /// CA-82, CA-19

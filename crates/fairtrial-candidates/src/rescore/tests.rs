@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::evaluation::InstructionCount;
 use crate::measure::Verdict;
 
 /// Of a real evaluation.
@@ -148,4 +149,21 @@ fn a_race_that_was_begun_anew_is_judged_by_its_own_runs() {
     let again = report.rescore(&both, &Rescoring::default()).unwrap();
     assert_eq!(again, report);
     assert_eq!(that_count(&both), runs);
+}
+
+/// CA-72, CA-81: counts are kept, whether they decide or not, and nothing is counted again.
+#[test]
+fn counts_of_an_evaluation_are_judged_by_again() {
+    let (mut report, runs) = real();
+    report.spec["measure"]["tiebreak"] = "callgrind".into();
+    let count = InstructionCount {
+        instructions: [("layers".to_owned(), 5)].into(),
+        failed: None,
+    };
+    report.evaluations[0].tiebreak = Some(Tiebreak::by_callgrind(count, true));
+    let again = report.rescore(&runs, &Rescoring::default()).unwrap();
+    let tie = again.evaluations[0].tiebreak.as_ref().unwrap();
+    assert!(!tie.used, "it leads alone");
+    assert_eq!(tie.count.instructions["layers"], 5);
+    assert_eq!(again.winner, report.winner);
 }

@@ -27,7 +27,7 @@ use super::proposer::{Asking, News};
 use super::secrets::Secrets;
 use super::settings::CommandSettings;
 use super::wire::Request;
-use process::{Output, Process};
+use process::{End, Output, Process};
 use supervisor::{Action, Event, Supervisor};
 
 /// Where and as whom the program runs.
@@ -173,7 +173,7 @@ impl Driver {
                     Output::TooLong { beginning, bytes } => Event::TooLong { beginning, bytes },
                     Output::Ended => {
                         let process = self.process.take().expect("its output has just ended");
-                        Event::Ended(process.end().await)
+                        process.end().await.into()
                     }
                 },
                 () = until(self.supervisor.wake_at()) => Event::TimePassed,
@@ -194,7 +194,7 @@ impl Driver {
                 Action::Start => match Process::start(&self.launch) {
                     Ok(process) => self.process = Some(process),
                     Err(problem) => {
-                        actions = self.supervisor.step(Event::Ended(problem), now());
+                        actions = self.supervisor.step(Event::NotStarted(problem), now());
                     }
                 },
                 Action::Send(line) => {
@@ -219,6 +219,15 @@ impl Driver {
                 }
                 Action::Tell(news) => _ = self.told.send(news), // or nobody wants to know
             }
+        }
+    }
+}
+
+impl From<End> for Event {
+    fn from(end: End) -> Self {
+        match end {
+            End::Ran(how) => Self::Ended(how),
+            End::NotStarted(why) => Self::NotStarted(why),
         }
     }
 }

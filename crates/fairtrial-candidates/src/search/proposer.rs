@@ -4,21 +4,16 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::answer::{Answer, Failure, FailureKind, Malformed};
+use super::answer::{Answer, Failure, Malformed};
 use super::command::CommandProposer;
+use super::function::FunctionProposer;
 use super::http::HttpProposer;
-use super::wire::{Request, said_by};
+use super::wire::Request;
 
 /// A question under way. Dropping it gives the question up.
 pub type Asking = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send>>;
-
-/// A function of the caller's that answers with the JSON of an answer, without its id; an error is a refusal.
-pub type Callable = Box<
-    dyn Fn(Request) -> Pin<Box<dyn Future<Output = Result<Value, String>> + Send>> + Send + Sync,
->;
 
 /// What a proposer has to say besides answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,26 +31,19 @@ pub enum Proposer {
     /// A server.
     Http(HttpProposer),
     /// A function.
-    Callable(Callable),
+    Function(FunctionProposer),
 }
 
 impl Proposer {
-    /// Asks. Ends exactly once; a failure of kind [`FailureKind::ProposerDead`] means that there is no use in asking
+    /// Asks. Ends exactly once; a failure of kind
+    /// [`FailureKind::ProposerDead`](super::FailureKind::ProposerDead) means that there is no use in asking
     /// again.
     #[must_use]
     pub fn ask(&self, request: Request) -> Asking {
         match self {
             Self::Command(program) => program.ask(&request),
             Self::Http(server) => server.ask(request),
-            Self::Callable(function) => {
-                let answer = function(request);
-                Box::pin(async move {
-                    match answer.await {
-                        Ok(answer) => said_by(answer),
-                        Err(error) => Err(Failure::new(FailureKind::Declined, error)),
-                    }
-                })
-            }
+            Self::Function(function) => function.ask(request),
         }
     }
 
@@ -63,7 +51,7 @@ impl Proposer {
     #[must_use]
     pub fn shares_cpus(&self) -> bool {
         match self {
-            Self::Command(_) | Self::Callable(_) => true,
+            Self::Command(_) | Self::Function(_) => true,
             Self::Http(_) => false,
         }
     }
@@ -72,7 +60,7 @@ impl Proposer {
     pub fn take_news(&mut self) -> Option<mpsc::UnboundedReceiver<News>> {
         match self {
             Self::Command(program) => program.take_news(),
-            Self::Http(_) | Self::Callable(_) => None,
+            Self::Http(_) | Self::Function(_) => None,
         }
     }
 
@@ -89,7 +77,7 @@ impl fmt::Debug for Proposer {
         out.write_str(match self {
             Self::Command(_) => "Proposer::Command",
             Self::Http(_) => "Proposer::Http",
-            Self::Callable(_) => "Proposer::Callable",
+            Self::Function(_) => "Proposer::Function",
         })
     }
 }

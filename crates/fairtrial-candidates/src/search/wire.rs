@@ -51,7 +51,7 @@ pub struct BaseFacts {
 pub struct Parent {
     /// Its id.
     pub id: String,
-    /// Its change of the base, if it is known as a patch.
+    /// Its change of the base as a patch, if there is one of text alone.
     pub patch: Option<String>,
     /// The files it changes, as it has them; see [`sources`].
     pub sources: Map<String, Value>,

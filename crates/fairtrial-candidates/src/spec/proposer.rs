@@ -1,4 +1,4 @@
-//! `search.proposer`: a process or a service.
+//! `search.proposer`: a process or a service; or only the terms of a function that whoever calls gives.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const KEYS: &[&str] = &[
     "temperature",
     "timeout",
 ];
-/// Those of a process, and those of a service; `timeout` is of both.
+/// Those of a process, and those of a service; `timeout` is of both, and of a function.
 const OF_COMMAND: [&str; 2] = ["command", "restarts"];
 const OF_HTTP: [&str; 6] = [
     "base_url",
@@ -31,7 +31,8 @@ const OF_HTTP: [&str; 6] = [
     "temperature",
 ];
 
-const TIMEOUT: Duration = minutes(2);
+/// How long an answer may take, unless the file says otherwise.
+pub(crate) const TIMEOUT: Duration = minutes(2);
 
 impl Proposer {
     pub(super) fn read(field: &Field<'_, '_>) -> Option<Self> {
@@ -46,6 +47,9 @@ impl Proposer {
                 record.contradiction(&keys, message, "keep the keys of one");
                 None
             }
+            (false, false) if record.field("timeout").is_some() => Some(Self::Function {
+                timeout: timeout(&record),
+            }),
             (false, false) => {
                 let hint = "give a `command`, or `base_url` and `model`";
                 record.missing_any("`proposer` names nobody to ask", hint);
@@ -70,6 +74,16 @@ impl Proposer {
                 "max_tokens": proposer.max_tokens,
                 "temperature": proposer.temperature,
             }),
+            Self::Function { timeout } => json!({"timeout": seconds(*timeout)}),
+        }
+    }
+
+    /// How long an answer may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        match self {
+            Self::Command(program) => program.timeout,
+            Self::Http(server) => server.timeout,
+            Self::Function { timeout } => *timeout,
         }
     }
 }

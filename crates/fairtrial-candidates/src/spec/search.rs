@@ -34,6 +34,11 @@ pub enum Proposer {
     Command(CommandProposer),
     /// A service.
     Http(HttpProposer),
+    /// A function of whoever calls, who has to give it.
+    Function {
+        /// How long an answer may take.
+        timeout: Duration,
+    },
 }
 
 /// A process that is asked, line by line.

@@ -174,13 +174,6 @@ class Renamer:
         if with_types:
             self.leave()
 
-    def visit_type_alias(self, node):
-        self.visit(node.name)
-        with_types = self.enter_type_parameters(node)
-        self.visit(node.value)
-        if with_types:
-            self.leave()
-
     def visit_comprehension(self, node):
         # The first iterable is computed outside.
         self.visit(node.generators[0].iter)

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use fairtrial_candidates::measure::{Entrant, Judgement, Placing, Report, Tally, Verdict};
 use fairtrial_candidates::search::{
-    Answer, BaseFacts, Checked, Failure, FailureKind, Found, Ledger, Parent, Proposer, Request,
-    RequestId, Search, Settings, Step, Terms,
+    Answer, BaseFacts, Callable, Checked, Failure, FailureKind, Found, FunctionProposer, Ledger,
+    Parent, Proposer, Request, RequestId, Search, Settings, Step, Terms,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+const HOUR: Duration = Duration::from_secs(3600);
+
 /// A function that answers the later the lower the id, and counts how many questions are open.
 fn late_answers(open: Arc<AtomicUsize>, most: Arc<AtomicUsize>) -> Proposer {
-    Proposer::Callable(Box::new(move |request: Request| {
+    let function: Callable = Box::new(move |request: Request| {
         let (open, most) = (open.clone(), most.clone());
         Box::pin(async move {
             most.fetch_max(open.fetch_add(1, Ordering::AcqRel) + 1, Ordering::AcqRel);
@@ -36,7 +38,8 @@ fn late_answers(open: Arc<AtomicUsize>, most: Arc<AtomicUsize>) -> Proposer {
                 }
             }
         })
-    }))
+    });
+    Proposer::Function(FunctionProposer::new(function, HOUR))
 }
 
 /// Phase 1 and races that take no time: everything is right, and the newer the faster.
@@ -113,6 +116,7 @@ fn all_faster(mut entrants: Vec<String>) -> Report {
         }),
         confirmation: None,
         equals_leader: false,
+        instructions: None,
         failure: None,
     };
     Report {
@@ -169,10 +173,11 @@ async fn every_answer_of_a_function_is_consumed_in_whatever_order_it_comes() {
 #[tokio::test]
 async fn a_function_is_held_to_what_programs_are_held_to() {
     let said = |answer: Result<Value, String>| {
-        let proposer = Proposer::Callable(Box::new(move |_| {
+        let function: Callable = Box::new(move |_| {
             let answer = answer.clone();
             Box::pin(async move { answer })
-        }));
+        });
+        let proposer = Proposer::Function(FunctionProposer::new(function, HOUR));
         let mut search = Search::new(
             Settings::default(),
             Terms {

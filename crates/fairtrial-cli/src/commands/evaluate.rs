@@ -35,6 +35,7 @@ pub(crate) fn run(args: &EvaluateArgs) -> Result<ExitCode, Failure> {
     let page = spec.output.path.join("report.html");
     let workers = spec.parallel.and_then(|slots| usize::try_from(slots).ok());
     let config = engine::config(workers)?;
+    let shown = progress::Terms::of(&spec);
     let evaluator = Evaluator::new(spec, config)?;
     if args.check {
         let checked = engine::run(interrupted(&evaluator, evaluator.check()))?;
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &EvaluateArgs) -> Result<ExitCode, Failure> {
     let quiet = args.no_progress || args.json && !io::IsTerminal::is_terminal(&io::stderr());
     let report = engine::run(async {
         let (events, told) = mpsc::unbounded_channel();
-        let watching = tokio::spawn(EvaluationProgress::new(quiet).follow(told));
+        let watching = tokio::spawn(EvaluationProgress::new(quiet, shown).follow(told));
         let evaluated = interrupted(&evaluator, evaluator.evaluate(args.resume, events)).await;
         watching.await.ok(); // it ends with the events
         evaluated

@@ -286,6 +286,7 @@ impl MetricsRecord {
                 self.measured_by.as_deref(),
                 [MeasuredBy::Engine, MeasuredBy::Worker],
             )?,
+            counted: Vec::new(), // only what is measured on this machine is counted
         })
     }
 }

@@ -29,10 +29,10 @@ use crate::snapshot::manifest::{Entry, EntryKind, Manifest};
 #[derive(Debug)]
 pub struct CopySlot {
     path: PathBuf,
-    dir: OwnedFd,
+    pub(super) dir: OwnedFd,
     source: Arc<FrozenTree>,
     /// As each entry was when it was made.
-    made: Manifest,
+    pub(super) made: Manifest,
     sharing: Sharing,
 }
 

@@ -4,13 +4,21 @@ use rustix::event::{Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Longer than any kernel's tick.
-pub const TICK_NS: i64 = 20_000_000;
+const TICK_NS: i64 = 20_000_000;
 
 /// What a file that is changed now would be stamped with.
 #[must_use]
 pub fn now_ns() -> i64 {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
+/// Whether a change at `now_ns`, or later, would be stamped later than `stamp_ns`. One from the future is not past.
+#[must_use]
+pub fn is_past(stamp_ns: i64, now_ns: i64) -> bool {
+    let whole_seconds = stamp_ns % 1_000_000_000 == 0;
+    let tick_ns = TICK_NS + if whole_seconds { 1_000_000_000 } else { 0 };
+    stamp_ns < now_ns.saturating_sub(tick_ns)
 }
 
 /// Returns when a change would be stamped later than `stamp_ns`: a few milliseconds at most, unless the file system

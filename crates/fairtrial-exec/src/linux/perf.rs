@@ -1,10 +1,12 @@
 //! The processor's own counters of what a process and its children did.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use serde::{Deserialize, Serialize};
 
 /// What is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Counted {
     /// Instructions in user code.
     Instructions,
@@ -12,6 +14,23 @@ pub enum Counted {
     Cycles,
     /// Nanoseconds on a processor: by the kernel, so it is there where the others are not.
     TaskClock,
+}
+
+/// Why something was not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Uncounted {
+    /// The kernel would not, with this error number.
+    Refused(i32),
+    /// The counter never ran.
+    NeverRan,
+    /// Others wanted it too, so it ran for a part of the time only.
+    Shared,
+}
+
+impl From<io::Error> for Uncounted {
+    fn from(error: io::Error) -> Self {
+        Self::Refused(error.raw_os_error().unwrap_or(libc::EIO))
+    }
 }
 
 /// A counter that starts with the next program that its process runs, and counts for its children too.
@@ -36,6 +55,8 @@ struct Attributes {
 
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
+/// A reading tells for how long it was to count, and for how long it did.
+const WITH_TIMES: u64 = 3;
 const DISABLED: u64 = 1;
 const INHERIT: u64 = 1 << 1;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
@@ -55,6 +76,7 @@ impl Counter {
             kind,
             size: size_of::<Attributes>() as u32, // 64
             config,
+            read_format: WITH_TIMES,
             // User code only: that may be counted without privilege.
             flags: DISABLED | INHERIT | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | ENABLE_ON_EXEC,
             ..Attributes::default()
@@ -78,19 +100,22 @@ impl Counter {
         }
     }
 
-    /// What was counted up to now, the dead included.
-    pub fn read(&self) -> io::Result<u64> {
-        let mut value = [0; 8];
-        match rustix::io::read(&self.0, &mut value)? {
-            8 => Ok(u64::from_ne_bytes(value)),
-            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    /// What was counted up to now, the dead included. A part of it is no count.
+    pub fn read(&self) -> Result<u64, Uncounted> {
+        let mut bytes = [0; 24];
+        let read = rustix::io::read(&self.0, &mut bytes);
+        let read = read.map_err(|errno| Uncounted::Refused(errno.raw_os_error()))?;
+        let number = |at: usize| {
+            let bytes = bytes[at..at + 8].try_into().expect("eight bytes");
+            u64::from_ne_bytes(bytes)
+        };
+        let (value, wanted_ns, ran_ns) = (number(0), number(8), number(16));
+        match (read, ran_ns) {
+            (24, 0) => Err(Uncounted::NeverRan),
+            (24, _) if ran_ns < wanted_ns => Err(Uncounted::Shared),
+            (24, _) => Ok(value),
+            _ => Err(Uncounted::Refused(libc::EIO)),
         }
-    }
-}
-
-impl AsRawFd for Counter {
-    fn as_raw_fd(&self) -> std::os::fd::RawFd {
-        self.0.as_raw_fd()
     }
 }
 
@@ -117,13 +142,12 @@ mod tests {
             .spawn()
             .unwrap();
         let counter = Counter::open(child.id().cast_signed(), Counted::TaskClock);
-        let before = counter
-            .as_ref()
-            .map_or(0, |counter| counter.read().unwrap());
+        let before = counter.as_ref().map(Counter::read);
+        assert!(before.is_err() || before.ok() == Some(Err(Uncounted::NeverRan)));
         writeln!(child.stdin.take().unwrap()).unwrap();
         child.wait().unwrap();
         match counter {
-            Ok(counter) => assert!(before == 0 && counter.read().unwrap() > 1_000_000),
+            Ok(counter) => assert!(counter.read().unwrap() > 1_000_000),
             // Where the kernel does not let us, there is nothing to show.
             Err(error) => assert!(
                 matches!(

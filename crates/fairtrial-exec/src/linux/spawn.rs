@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use super::clone::{clone_from, enter, handle_or_end};
 use super::monotonic::now_ns;
+use super::perf::{Counter, Uncounted};
 use super::plan::Plan;
 use super::selftest::{self, SelfTest};
 use super::signals::reset_in_child;
@@ -39,6 +40,8 @@ pub struct Started {
     pub pidfd: OwnedFd,
     /// Closed when the program runs or will not: see [`read_report`].
     pub report: OwnedFd,
+    /// Of what the program asks to be counted.
+    pub counters: Vec<Result<Counter, Uncounted>>,
 }
 
 /// What leads to the namespaces that a process is to be in.
@@ -59,24 +62,31 @@ pub fn spawn(
 ) -> io::Result<Started> {
     let prepared = Prepared::new(program, fds, plan)?;
     if let Some(way_in) = way_in {
-        return spawn_inside(prepared, way_in);
+        return spawn_inside(program, prepared, way_in);
     }
     let (report, report_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let gate = Gate::before(program)?;
     let parent = std::process::id();
     let mut pidfd: RawFd = -1;
     match clone_with_pidfd(&mut pidfd)? {
-        0 => prepared.run_child(Some(parent), report_write.as_raw_fd()),
+        0 => prepared.run_child(Some(parent), report_write.as_raw_fd(), gate.as_ref()),
         pid => {
             // SAFETY: the kernel stored a fresh descriptor here for CLONE_PIDFD; nobody else owns it.
             let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-            Ok(Started { pid, pidfd, report })
+            Ok(Started {
+                pid,
+                pidfd,
+                report,
+                counters: counters(pid, program, gate),
+            })
         }
     }
 }
 
 /// By way of a process in between, which enters the namespaces so that its child is born there.
-fn spawn_inside(prepared: Prepared, way_in: WayIn<'_>) -> io::Result<Started> {
+fn spawn_inside(program: &Program, prepared: Prepared, way_in: WayIn<'_>) -> io::Result<Started> {
     let (report, report_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let gate = Gate::before(program)?;
     let go_in = || {
         if let Some(users) = way_in.users {
             enter(users.raw(), libc::CLONE_NEWUSER)?;
@@ -84,13 +94,51 @@ fn spawn_inside(prepared: Prepared, way_in: WayIn<'_>) -> io::Result<Started> {
         enter(way_in.init.as_raw_fd(), libc::CLONE_NEWPID)
     };
     match clone_from(go_in, 0)? {
-        0 => prepared.run_child(None, report_write.as_raw_fd()),
+        0 => prepared.run_child(None, report_write.as_raw_fd(), gate.as_ref()),
         pid => Ok(Started {
             pid,
             pidfd: handle_or_end(pid)?,
             report,
+            counters: counters(pid, program, gate),
         }),
     }
+}
+
+/// Holds a child until its counters are open: they begin with its program.
+struct Gate {
+    wait: OwnedFd,
+    open: OwnedFd,
+}
+
+impl Gate {
+    /// None where nothing is to be counted.
+    fn before(program: &Program) -> io::Result<Option<Self>> {
+        if program.counted.is_empty() {
+            return Ok(None);
+        }
+        let (wait, open) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        Ok(Some(Self { wait, open }))
+    }
+
+    /// In the child: until the launcher has let go of its end, or is gone.
+    fn pass(&self) {
+        let mut nothing = [0_u8; 1];
+        // SAFETY: plain system calls on descriptors of this copy of the process and on a live local buffer.
+        unsafe {
+            libc::close(self.open.as_raw_fd());
+            while libc::read(self.wait.as_raw_fd(), nothing.as_mut_ptr().cast(), 1) < 0
+                && *libc::__errno_location() == libc::EINTR
+            {}
+        }
+    }
+}
+
+/// Opens what is to be counted, then lets the child go on.
+fn counters(pid: i32, program: &Program, gate: Option<Gate>) -> Vec<Result<Counter, Uncounted>> {
+    let open = |counted| Counter::open(pid, counted).map_err(Uncounted::from);
+    let opened = program.counted.iter().copied().map(open).collect();
+    drop(gate);
+    opened
 }
 
 /// A handle on a child of this process that it has not reaped.
@@ -171,7 +219,10 @@ impl Prepared {
     }
 
     /// The child's whole life before exec.
-    fn run_child(mut self, parent: Option<u32>, report: RawFd) -> ! {
+    fn run_child(mut self, parent: Option<u32>, report: RawFd, gate: Option<&Gate>) -> ! {
+        if let Some(gate) = gate {
+            gate.pass();
+        }
         let prepared = self.prepare_child(parent);
         if prepared.is_ok() {
             let stamp = now_ns().to_le_bytes();

@@ -299,7 +299,7 @@ fn mounts(world: &World, tree: Option<&Tree>, user: Option<u32>) -> Plan {
     build
         .plan
         .call(STEP, libc::SYS_mount, &[kind, target, kind, flags, NULL]);
-    if tree.is_some() {
+    if tree.is_some() || world.as_caller {
         build.protect_proc();
     }
     build.devices(world);
@@ -385,8 +385,8 @@ impl Build {
         tree::put_up(&mut self.plan, tree, &ground);
     }
 
-    /// With a tree it may be root that a call runs as: without privileges, but these are files that root owns, and some
-    /// of them give all privileges to whoever writes to them.
+    /// With a tree, or as its caller, it may be root that a call runs as: without privileges, but these are files that
+    /// root owns, and some of them give all privileges to whoever writes to them.
     fn protect_proc(&mut self) {
         let host = |name: &&&str| Path::new("/proc").join(name).exists();
         for name in OF_THE_HOST.iter().filter(host) {

@@ -202,5 +202,6 @@ pub(super) fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path)
             .map(|terms| Box::new(terms.confine_program(&site.context.means, own))),
         nest: false,
         self_test: call.self_test.clone(),
+        counted: call.counted.clone(),
     }
 }

@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::linux::cgroup::{LeafLimits, Part};
+use crate::linux::perf::{Counted, Uncounted};
 use crate::linux::seccomp::Internet;
 use crate::linux::selftest::SelfTest;
 use crate::linux::wait::Counts;
 
 /// Of these messages. Engine and launcher must agree on it exactly.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The longest packet; what is longer travels in a memfd whose descriptor comes first.
 pub const MAX_PACKET_BYTES: usize = 64 << 10;
@@ -115,6 +116,8 @@ pub struct Program {
     pub self_test: Option<SelfTest>,
     /// Whether it is to have privileges over the namespaces of `strict` calls: a zygote that forks them.
     pub nest: bool,
+    /// What is to be counted of it and of all that it starts.
+    pub counted: Vec<Counted>,
 }
 
 /// What confines a task besides its session, in force before any of its code runs.
@@ -173,6 +176,8 @@ pub struct World {
     pub scratch_bytes: u64,
     /// How many files that holds.
     pub scratch_inodes: u64,
+    /// It is the engine's own user, where it could have one of its own.
+    pub as_caller: bool,
     /// Whom it can talk to.
     pub network: Network,
 }
@@ -364,6 +369,8 @@ pub struct End {
     pub passed: Option<Cause>,
     /// What its cgroup counted, if it had one.
     pub leaf: Option<LeafCounts>,
+    /// What was to be counted, in the order it was asked for.
+    pub counted: Vec<Result<u64, Uncounted>>,
 }
 
 /// What a task's cgroup counted.

@@ -33,6 +33,10 @@ pub(crate) fn in_force(call: &Call, mode: Mode, means: &Means) -> InForce {
     if let Some(workspace) = &call.workspace {
         add_workspace(&mut mechanisms, workspace, level, means);
     }
+    if call.as_caller && level == Level::Strict {
+        let via = "it is its caller's own user, as asked for";
+        put(&mut mechanisms, entry("slot_uid", State::Unavailable, via));
+    }
     for (_, name) in means.disproved().iter().filter(|(of, _)| *of == level) {
         let found = mechanisms.iter_mut().find(|one| one.name == *name);
         if let Some(mechanism) = found.filter(|one| one.state == State::Enforced) {
@@ -162,6 +166,15 @@ fn world(sandbox: &Sandbox, means: &Means) -> Vec<Mechanism> {
     all
 }
 
+/// In the place of what was said of it before.
+fn put(mechanisms: &mut Vec<Mechanism>, mechanism: Mechanism) {
+    let same = |one: &&mut Mechanism| one.name == mechanism.name;
+    match mechanisms.iter_mut().find(same) {
+        Some(found) => *found = mechanism,
+        None => mechanisms.push(mechanism),
+    }
+}
+
 /// What a workspace brings to a call of any level, and what of `strict` it takes away.
 fn add_workspace(
     mechanisms: &mut Vec<Mechanism>,
@@ -170,13 +183,7 @@ fn add_workspace(
     means: &Means,
 ) {
     let by_root = workspace.namespace == WorkspaceNamespace::Root;
-    let mut put = |mechanism: Mechanism| {
-        let same = |one: &&mut Mechanism| one.name == mechanism.name;
-        match mechanisms.iter_mut().find(same) {
-            Some(found) => *found = mechanism,
-            None => mechanisms.push(mechanism),
-        }
-    };
+    let mut put = |mechanism| put(mechanisms, mechanism);
     let via = match by_root {
         false => "overlay in a user namespace",
         true => "overlay mounted by root",

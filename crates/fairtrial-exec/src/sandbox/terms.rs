@@ -65,6 +65,7 @@ pub(crate) struct Terms {
     /// What it reads besides: its modules, its program.
     reads: Vec<PathBuf>,
     workspace: Option<Arc<Workspace>>,
+    as_caller: bool,
 }
 
 impl Terms {
@@ -85,6 +86,7 @@ impl Terms {
             .filter(|cwd| !is_inside(call.workspace.as_deref(), cwd)),
             reads: reads(call),
             workspace: call.workspace.clone(),
+            as_caller: call.as_caller,
         })
     }
 
@@ -122,8 +124,8 @@ impl Terms {
             user_tasks: self
                 .processes
                 .filter(|_| means.counts_users_at(self.level()))
-                // With a workspace a call of root's is root, whom nobody counts.
-                .filter(|_| workspace.is_none() || !means.root())
+                // With a workspace a call of root's is root, whom nobody counts; so is one that asks for it.
+                .filter(|_| workspace.is_none() && !self.as_caller || !means.root())
                 .map(|most| most.saturating_add(1)),
             oom_score: 0,
             umask: None,
@@ -175,6 +177,7 @@ impl Terms {
             scratch: bytes(scratch),
             scratch_bytes: self.sandbox.scratch_bytes.unwrap_or(0), // 0 is no quota, to the kernel too
             scratch_inodes: self.sandbox.scratch_inodes.unwrap_or(0),
+            as_caller: self.as_caller,
             network: match self.sandbox.network {
                 Network::None => launcher::Network::None,
                 Network::Loopback => launcher::Network::Loopback,

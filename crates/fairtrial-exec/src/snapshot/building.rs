@@ -8,6 +8,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock, mkdirat, openat, renameat}
 use rustix::io::{Errno, retry_on_intr};
 
 use super::manifest::{Manifest, hex};
+use super::source::Source;
 use super::{BUILDING, GONE, MANIFEST, Snapshot, TREE, name};
 use crate::error::EngineError;
 use crate::linux::beneath;
@@ -48,7 +49,9 @@ impl Building {
         mut self,
         store: &Store,
         manifest: Manifest,
+        source: &Source,
     ) -> io::Result<Option<Snapshot>> {
+        source.keep(&self.dir)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let kept = openat(&self.dir, MANIFEST, flags, Mode::RUSR)?;
         File::from(kept).write_all(&manifest.to_bytes())?;
@@ -67,8 +70,12 @@ impl Building {
             let Some(lock) = locked_dir::share(self.place.as_fd(), &name)? else {
                 continue; // removed just now
             };
+            let dir = lock.try_clone()?;
             match Snapshot::found(store, &hash, &name, lock) {
-                Ok(found) if found.tree.manifest.is_like(&manifest) => return Ok(Some(found)),
+                Ok(found) if found.tree.manifest.is_like(&manifest) => {
+                    source.keep(dir)?;
+                    return Ok(Some(found));
+                }
                 // Of another time, or damaged: it goes unless somebody uses it.
                 Ok(_) | Err(_) => {
                     if !remove_unused(self.place.as_fd(), &name, |_| true)? {

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::SnapshotError;
 use super::file::{FileCopier, link_target, make_link, set_times};
 use super::list::{ancestors, shown};
-use super::manifest::{Entry, EntryKind, Manifest};
+use super::manifest::{Entry, EntryKind, Manifest, Mark};
 use crate::config::available_cpus;
 use crate::linux::beneath::{self, parent_and_name};
 use crate::linux::clone_file::Sharing;
@@ -33,7 +33,7 @@ pub(super) fn copy(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
     files: BTreeSet<Vec<u8>>,
-) -> Result<Manifest, SnapshotError> {
+) -> Result<Copied, SnapshotError> {
     let sharing = Sharing::new(true);
     let copying = Copying {
         from,
@@ -45,12 +45,25 @@ pub(super) fn copy(
     let has_place = |path: &[u8]| directories.contains_key(parent_and_name(path).0);
     let files = files.into_iter();
     let files = files.filter(|path| !directories.contains_key(path) && has_place(path));
-    let mut entries = copying.copy_until_steady(files.collect())?;
+    let (mut entries, marks) = copying.copy_until_steady(files.collect())?;
     let listed = entries.extract_if(.., |(_, entry)| entry.kind == EntryKind::Directory);
     directories.extend(listed);
     entries.extend(copying.finish_directories(directories)?);
-    Ok(Manifest::new(entries))
+    Ok(Copied {
+        manifest: Manifest::new(entries),
+        marks,
+    })
 }
+
+/// A copy.
+pub(super) struct Copied {
+    pub(super) manifest: Manifest,
+    /// What would show a later change of each file of the source.
+    pub(super) marks: BTreeMap<Vec<u8>, Mark>,
+}
+
+/// What was copied, and the marks of its sources.
+type Steady = (Vec<(Vec<u8>, Entry)>, BTreeMap<Vec<u8>, Mark>);
 
 struct Copying<'a> {
     from: BorrowedFd<'a>,
@@ -101,18 +114,18 @@ impl Copying<'_> {
         Ok(made)
     }
 
-    fn copy_until_steady(
-        &self,
-        files: Vec<Vec<u8>>,
-    ) -> Result<Vec<(Vec<u8>, Entry)>, SnapshotError> {
+    fn copy_until_steady(&self, files: Vec<Vec<u8>>) -> Result<Steady, SnapshotError> {
         let mut work: Work = files.into_iter().map(|path| (path, 0)).collect();
         let mut done: Done = Vec::with_capacity(work.len());
         loop {
             done.extend(self.copy_all(&work)?);
             (work, done) = self.sort_out(done)?;
             if work.is_empty() {
+                let known = done.iter().filter(|(_, taken)| !taken.fresh);
+                let marks = known.map(|(path, taken)| (path.clone(), taken.source.mark));
+                let marks = marks.collect();
                 let copied = done.into_iter().map(|(path, taken)| (path, taken.copy));
-                return Ok(copied.collect());
+                return Ok((copied.collect(), marks));
             }
         }
     }
@@ -181,7 +194,7 @@ impl Copying<'_> {
             done.push((
                 path.clone(),
                 Taken {
-                    fresh: source.mark.ctime_ns >= now_ns - file_clock::TICK_NS,
+                    fresh: !file_clock::is_past(source.mark.ctime_ns, now_ns),
                     source,
                     copy,
                     tries: tries + 1,
@@ -235,7 +248,7 @@ impl Copying<'_> {
 }
 
 /// Opens a regular file, of which only the descriptor is certain to be one.
-fn open_file(
+pub(super) fn open_file(
     dir: BorrowedFd<'_>,
     name: &[u8],
     path: &[u8],
@@ -277,18 +290,18 @@ fn is_steady(
 }
 
 /// The directory that was last looked into, kept open: a list in order names many files of each.
-struct Parents<'a> {
+pub(super) struct Parents<'a> {
     root: BorrowedFd<'a>,
     open: Option<(Vec<u8>, OwnedFd)>,
 }
 
 impl<'a> Parents<'a> {
-    fn new(root: BorrowedFd<'a>) -> Self {
+    pub(super) fn new(root: BorrowedFd<'a>) -> Self {
         Self { root, open: None }
     }
 
     /// The directory a path is in, its name there, and what it is; `None` if there is nothing.
-    fn look<'p>(
+    pub(super) fn look<'p>(
         &mut self,
         path: &'p [u8],
     ) -> rustix::io::Result<Option<(BorrowedFd<'_>, &'p [u8], Stat)>> {
@@ -309,7 +322,7 @@ impl<'a> Parents<'a> {
 }
 
 /// Nothing is at such a path, or something else than a directory is on the way.
-fn is_absence(errno: Errno) -> bool {
+pub(super) fn is_absence(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
 }
 

@@ -146,7 +146,7 @@ impl Manifest {
         found.map(|(path, entry)| (&**path, entry))
     }
 
-    fn place(&self, path: &[u8]) -> Result<usize, usize> {
+    pub(crate) fn place(&self, path: &[u8]) -> Result<usize, usize> {
         self.entries
             .binary_search_by(|(other, _)| (**other).cmp(path))
     }

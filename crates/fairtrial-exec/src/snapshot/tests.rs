@@ -205,7 +205,11 @@ fn a_damaged_snapshot_is_built_anew() {
         assert!(Snapshot::open(&place.store, &hash).unwrap().is_none());
         let beside = place.take();
         assert_ne!(beside.path(), path, "the first is in use");
+        // What is whole is used again; without that, what is not goes.
+        let whole = beside.path().to_owned();
         drop((first, beside));
+        assert_eq!(place.take().path(), whole);
+        fs::remove_dir_all(whole.parent().unwrap()).unwrap();
         let second = place.take();
         assert_eq!((second.path(), second.hash()), (&*path, &*hash));
         assert_eq!(seen(second.path()), seen(&place.root()));
@@ -373,4 +377,120 @@ fn engines_that_take_and_sweep_at_once_never_lose_a_snapshot() {
     });
     place.store.sweep(NONE).unwrap();
     assert_eq!(place.stored(), [""; 0]);
+}
+
+impl Place {
+    /// The snapshot that is there of the tree as it is, if nothing need be copied.
+    fn reused(&self) -> Option<Snapshot> {
+        let files = list(&self.root(), |_| false).unwrap();
+        let files = list::chosen(files, |_| false).unwrap();
+        let from = File::open(self.root()).unwrap();
+        source::reuse(&self.store, from.as_fd(), &files).unwrap()
+    }
+
+    /// Waits until a change of what is there would show by its time.
+    fn settle(&self) {
+        use crate::linux::file_clock::{is_past, now_ns, pass};
+        let stamp = |path: &Path| Entry::of(&rustix::fs::lstat(path).unwrap()).unwrap().mark;
+        let latest = seen(&self.root()).into_keys();
+        let latest = latest.map(|path| stamp(&self.root().join(path)).ctime_ns);
+        let latest = latest.max().unwrap();
+        while !is_past(latest, now_ns()) {
+            pass(now_ns());
+        }
+    }
+}
+
+/// CA-22: neither by times nor, where those do not show it, by bytes.
+#[test]
+fn a_tree_that_is_still_the_same_is_not_copied_again() {
+    let place = Place::new();
+    place.write("a", "1");
+    place.write("dir/b", "2");
+    symlink("a", place.root().join("link")).unwrap();
+    fs::create_dir(place.root().join("empty")).unwrap();
+    assert!(place.reused().is_none(), "nothing is there yet");
+    let first = place.take();
+    // What was written just before it was frozen is read again, and known from then on.
+    place.settle();
+    for _ in 0..2 {
+        let again = place.reused().expect("it is the same tree");
+        assert_eq!((again.path(), again.hash()), (first.path(), first.hash()));
+    }
+    // Another file with the same bytes and times.
+    let (file, other) = (place.root().join("a"), place.dir.path().join("other"));
+    fs::copy(&file, &other).unwrap();
+    let modified = fs::metadata(&file).unwrap().modified().unwrap();
+    File::open(&other).unwrap().set_modified(modified).unwrap();
+    let root = File::open(place.root()).unwrap();
+    let modified = root.metadata().unwrap().modified().unwrap();
+    fs::rename(&other, &file).unwrap();
+    root.set_modified(modified).unwrap();
+    assert!(place.reused().is_some());
+    assert_eq!(place.take().path(), first.path());
+    assert_eq!(place.stored().len(), 1);
+}
+
+/// CA-22
+#[test]
+fn a_tree_that_changed_is_copied_however_little_shows() {
+    type Change = fn(&Place);
+    let changes: [Change; 6] = [
+        // Of one size, with the time put back.
+        |place| drop(place.write("a", "2")),
+        |place| fs::remove_file(place.root().join("a")).unwrap(),
+        |place| drop(place.write("dir/new", "")),
+        |place| {
+            let mode = Permissions::from_mode(0o600);
+            fs::set_permissions(place.root().join("a"), mode).unwrap();
+        },
+        |place| {
+            fs::remove_file(place.root().join("link")).unwrap();
+            symlink("b", place.root().join("link")).unwrap();
+        },
+        |place| fs::remove_dir(place.root().join("empty")).unwrap(),
+    ];
+    for settled in [false, true] {
+        for (at, change) in changes.into_iter().enumerate() {
+            let place = Place::new();
+            place.write("a", "1");
+            place.write("dir/b", "2");
+            symlink("a", place.root().join("link")).unwrap();
+            fs::create_dir(place.root().join("empty")).unwrap();
+            drop(place.take());
+            if settled {
+                place.settle();
+                assert!(place.reused().is_some());
+            }
+            change(&place);
+            assert!(place.reused().is_none(), "{at}");
+            assert_eq!(seen(place.take().path()), seen(&place.root()), "{at}");
+        }
+    }
+}
+
+/// CA-22
+#[test]
+fn a_snapshot_that_was_damaged_is_not_reused() {
+    let place = Place::new();
+    place.write("a", "1");
+    let first = place.take();
+    fs::write(first.path().join("a"), "2").unwrap();
+    drop(first);
+    assert!(place.reused().is_none());
+    assert_eq!(seen(place.take().path()), seen(&place.root()));
+    // Nor is what says nothing, or is of another tree.
+    let other = Place::new();
+    other.write("a", "1");
+    drop(other.take());
+    let kept = other
+        .store
+        .snapshots_path()
+        .join(&other.stored()[0])
+        .join("source");
+    fs::remove_file(&kept).unwrap();
+    fs::write(&kept, "x").unwrap();
+    assert!(other.reused().is_none());
+    assert_eq!(seen(other.take().path()), seen(&other.root()));
+    assert!(other.reused().is_some(), "the record was made anew");
 }

@@ -11,9 +11,11 @@ use crate::error::EngineError;
 use crate::event::ExitReason;
 use crate::limits::Size;
 use crate::linux::cpu_clock::{CpuTimes, process_cpu_ns, split};
+use crate::linux::perf::Uncounted;
 use crate::linux::proc_files::ProcFiles;
 use crate::linux::proc_status::Status;
 use crate::linux::proc_tree::descendants;
+use crate::measuring::Count;
 use crate::metrics::{MeasuredBy, Metrics, PeakSource};
 use crate::outcome::{EncodedValue, ErrorReport, Exit, KilledBy, Outcome};
 use crate::protocol::launcher::{Cause, End};
@@ -51,6 +53,7 @@ pub(crate) struct Measured {
     pub(crate) peak: Option<(u64, PeakSource)>,
     leaked: Option<u64>,
     counters: Counters,
+    counted: Vec<Result<u64, Uncounted>>,
     by: Option<MeasuredBy>,
     /// Resident now, of a worker that lives on.
     pub(crate) rss_bytes: Option<u64>,
@@ -80,6 +83,7 @@ impl Measured {
             peak: Some(peak),
             leaked: Some(end.leaked),
             counters: counters(end),
+            counted: end.counted.clone(),
             by: Some(MeasuredBy::Engine),
             rss_bytes: None,
         }
@@ -110,6 +114,7 @@ impl Measured {
             system_ns: cpu.map(|cpu| cpu.system_ns),
             peak: status.and_then(|status| Some((status.hwm_bytes?, PeakSource::Vmhwm))),
             leaked,
+            counted: Vec::new(),
             counters: Counters::default(), // those of all its calls would mislead
             by: Some(MeasuredBy::Engine),
             rss_bytes: status.and_then(|status| status.rss_bytes),
@@ -558,6 +563,7 @@ impl Facts<'_> {
             base_rss_bytes: self.base_rss_bytes,
             leaked_processes: began.and(measured.leaked),
             measured_by: began.and(measured.by),
+            counted: Count::all(&self.call.counted, &measured.counted),
         }
     }
 }

@@ -95,32 +95,45 @@ impl UpperDir {
     /// The bytes of a regular file that was written; at most so many, more is an error. `None` if it was not changed, or
     /// is no regular file. No link is followed.
     pub fn read(&self, path: &Path, most_bytes: u64) -> io::Result<Option<Vec<u8>>> {
-        if self.mode(path)?.is_none() {
-            return Ok(None); // a pipe or device is not even opened
-        }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = open_beneath(self.directory.as_fd(), path, flags)?;
-        let mut bytes = Vec::new();
-        let mut file = std::fs::File::from(file).take(most_bytes.saturating_add(1));
-        file.read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > most_bytes {
-            let problem = format!("`{}` has more than {most_bytes} bytes", path.display());
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
-        }
-        Ok(Some(bytes))
+        read_regular(self.directory.as_fd(), path, most_bytes)
     }
 
     /// Permission bits of a regular file that was written; `None` as of [`UpperDir::read`].
     pub fn mode(&self, path: &Path) -> io::Result<Option<u32>> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = match open_beneath(self.directory.as_fd(), path, flags) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
-            opened => opened?,
-        };
-        let stat = fstat(&file)?;
-        let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        Ok(regular.then_some(stat.st_mode & 0o7777))
+        mode_of_regular(self.directory.as_fd(), path)
     }
+}
+
+/// The bytes of a regular file below a directory that a command had for its own; at most so many.
+pub(crate) fn read_regular(
+    directory: BorrowedFd<'_>,
+    path: &Path,
+    most_bytes: u64,
+) -> io::Result<Option<Vec<u8>>> {
+    if mode_of_regular(directory, path)?.is_none() {
+        return Ok(None); // a pipe or device is not even opened
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = open_beneath(directory, path, flags)?;
+    let mut bytes = Vec::new();
+    let mut file = std::fs::File::from(file).take(most_bytes.saturating_add(1));
+    file.read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most_bytes {
+        let problem = format!("`{}` has more than {most_bytes} bytes", path.display());
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
+    }
+    Ok(Some(bytes))
+}
+
+fn mode_of_regular(directory: BorrowedFd<'_>, path: &Path) -> io::Result<Option<u32>> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match open_beneath(directory, path, flags) {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+        opened => opened?,
+    };
+    let stat = fstat(&file)?;
+    let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    Ok(regular.then_some(stat.st_mode & 0o7777))
 }
 
 fn open_beneath(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {

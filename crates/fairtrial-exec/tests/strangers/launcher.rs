@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use fairtrial_exec::linux::cgroup::{LeafLimits, Part};
+use fairtrial_exec::linux::perf::{Counted, Uncounted};
 use fairtrial_exec::linux::seccomp::Internet;
 use fairtrial_exec::linux::selftest::{Exhaust, SelfTest};
 use fairtrial_exec::protocol::launcher::{
@@ -69,6 +70,7 @@ fn to_launcher() -> Vec<ToLauncher> {
             exhaust: Some(Exhaust::Memory(1 << 40)),
         }),
         nest: true,
+        counted: vec![Counted::Instructions, Counted::TaskClock],
     };
     let watch = Watch {
         deadline_ns: Some(u64::MAX),
@@ -123,6 +125,7 @@ fn confine() -> Confine {
         scratch: b"/tmp/scratch".to_vec(),
         scratch_bytes: 1 << 30,
         scratch_inodes: 50_000,
+        as_caller: true,
         network: Network::Loopback,
     };
     Confine {
@@ -180,6 +183,7 @@ fn from_launcher() -> Vec<FromLauncher> {
         upper_full: false,
         passed: None,
         leaf: Some(LeafCounts::default()),
+        counted: vec![Ok(7), Err(Uncounted::Refused(-1)), Err(Uncounted::Shared)],
     };
     let failed = Step::ALL.map(|step| FromLauncher::Failed {
         task,

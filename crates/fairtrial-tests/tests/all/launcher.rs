@@ -366,6 +366,7 @@ async fn a_step_that_fails_leaves_nothing_in_the_launcher() {
             scratch: b"/scratch".to_vec(),
             scratch_bytes: 1 << 20,
             scratch_inodes: 100,
+            as_caller: false,
             network: Network::None,
         };
         let mut confine = Confine {

@@ -37,10 +37,10 @@ impl Race {
                 }
             }
         }
-        if again {
-            self.begin(purpose, attempt + 1);
-        } else {
-            self.confirm_next();
+        match purpose {
+            purpose if again => self.begin(purpose, attempt + 1),
+            Purpose::Confirmation(_) => self.confirm_next(),
+            _ => self.break_ties(),
         }
     }
 
@@ -66,7 +66,7 @@ impl Race {
     }
 
     /// The next in rank, until one is confirmed.
-    fn confirm_next(&mut self) {
+    pub(super) fn confirm_next(&mut self) {
         self.stage = Stage::Over;
         let confirmed = |(_, said): &(String, Option<Confirmation>)| {
             said.as_ref().is_some_and(|said| said.confirmed)

@@ -61,6 +61,7 @@ impl Race {
         let leader = self.leader();
         let place = |candidate: &Entrant| self.placing(candidate, leader);
         let mut placings: Vec<Placing> = self.entrants.iter().map(place).collect();
+        self.count(&mut placings);
         rank(&mut placings);
         placings
     }
@@ -76,6 +77,7 @@ impl Race {
             judgement: lane.and_then(|lane| lane.judgement.clone()),
             confirmation: tried.and_then(|(_, said)| said.clone()),
             equals_leader: self.equals_leader(lane, leader),
+            instructions: None,
             failure: lane.and_then(|lane| lane.failure.clone()),
         }
     }

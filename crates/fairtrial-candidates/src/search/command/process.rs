@@ -48,6 +48,15 @@ pub(super) enum Output {
     Ended,
 }
 
+/// How a program ended, for people.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// It ran.
+    Ran(String),
+    /// It did not even start.
+    NotStarted(String),
+}
+
 /// A running program.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -108,7 +117,7 @@ impl Process {
     }
 
     /// How it ended. Its input is closed, its output no longer read.
-    pub(super) async fn end(self) -> String {
+    pub(super) async fn end(self) -> End {
         let Self {
             output,
             input,
@@ -117,8 +126,8 @@ impl Process {
         drop((output, input));
         match tokio::time::timeout(END_BOUND, execution).await {
             Ok(Ok(outcome)) => how(&outcome),
-            Ok(Err(error)) => format!("could not be run: {error}"),
-            Err(_) => "does not end".to_owned(),
+            Ok(Err(error)) => End::Ran(format!("could not be run: {error}")),
+            Err(_) => End::Ran("does not end".to_owned()),
         }
     }
 }
@@ -171,13 +180,15 @@ fn read(tapped: TapReader, lines: mpsc::Sender<Output>, mut log: LogFile<std::fs
     }
 }
 
-fn how(outcome: &Outcome) -> String {
-    match (outcome.verdict, outcome.exit, &outcome.error) {
-        (Verdict::SetupFailed, _, Some(error)) => format!("cannot be started: {}", error.message),
+fn how(outcome: &Outcome) -> End {
+    End::Ran(match (outcome.verdict, outcome.exit, &outcome.error) {
+        (Verdict::SetupFailed, _, Some(error)) => {
+            return End::NotStarted(format!("cannot be started: {}", error.message));
+        }
         (Verdict::Cancelled, ..) => "was ended".to_owned(),
         (_, Some(Exit::Code(code)), _) => format!("exited with code {code}"),
         (_, Some(Exit::Signal(signal)), _) => format!("was ended by signal {signal}"),
         (Verdict::Ok, None, _) => "exited".to_owned(),
         (verdict, None, _) => format!("ended: {verdict}"),
-    }
+    })
 }

@@ -30,8 +30,10 @@ pub(super) enum Event {
         beginning: Vec<u8>,
         bytes: u64,
     },
-    /// The process is gone, or none could be had.
+    /// The process is gone.
     Ended(String),
+    /// None could be had: nobody was asked anything.
+    NotStarted(String),
     TimePassed,
 }
 
@@ -125,6 +127,7 @@ impl Supervisor {
                 self.stop_flood("wrote a line of more than 16 MiB");
             }
             Event::Ended(how) => self.ended(how, now),
+            Event::NotStarted(why) => self.not_started(why, now),
             Event::TimePassed => {
                 if self.wake_at().is_some_and(|deadline| deadline <= now) {
                     let seconds = self.timeout.as_secs_f64();
@@ -214,12 +217,28 @@ impl Supervisor {
         self.kill(why);
     }
 
-    /// Requests that two processes did not answer are lost; the others are sent again.
+    /// What was to be sent was sent to nobody, and is not lost by that.
+    fn not_started(&mut self, why: String, now: Instant) {
+        for open in self
+            .open
+            .values_mut()
+            .filter(|open| open.deadline.is_some())
+        {
+            open.sent = open.sent.saturating_sub(1);
+        }
+        self.ended(why, now);
+    }
+
+    /// Requests that two processes did not answer are lost; the others are sent again. With the last restart the proposer
+    /// is dead, if it left anything unanswered.
     fn ended(&mut self, how: String, now: Instant) {
         let trouble = match std::mem::replace(&mut self.process, Process::Absent) {
             Process::Ending(why) => why,
             Process::Running | Process::Absent => how,
         };
+        if self.restarts_left == 0 && !self.open.is_empty() {
+            return self.die(&trouble);
+        }
         let asked_twice = self.open.iter().filter(|(_, open)| open.sent >= 2);
         let lost: Vec<RequestId> = asked_twice.map(|(id, _)| *id).collect();
         for id in lost {
@@ -433,12 +452,31 @@ mod tests {
         stage.ask(2);
         let actions = stage.end();
         let dead = Some(FailureKind::ProposerDead);
-        let ends = [
-            ("r-1".to_owned(), Some(FailureKind::Lost)),
-            ("r-2".to_owned(), dead),
-        ];
+        let ends = ["r-1", "r-2"].map(|id| (id.to_owned(), dead));
         assert_eq!(resolved(&actions), ends);
         assert_eq!(resolved(&stage.ask(3)), [("r-3".to_owned(), dead)]);
+    }
+
+    /// CA-87: what was sent to nobody is not lost.
+    #[test]
+    fn who_never_starts_is_dead_after_its_restarts_and_not_before() {
+        let mut stage = Stage::new(3);
+        let mut actions = stage.ask(1);
+        for _ in 0..3 {
+            assert_eq!(
+                actions[actions.len() - 2..],
+                [Action::Start, Action::Send(line(1))]
+            );
+            actions = stage.step(Event::NotStarted("cannot be started".to_owned()));
+            assert_ne!(
+                resolved(&actions),
+                [("r-1".to_owned(), Some(FailureKind::Lost))]
+            );
+        }
+        assert_eq!(resolved(&actions), []);
+        let actions = stage.step(Event::NotStarted("cannot be started".to_owned()));
+        let dead = Some(FailureKind::ProposerDead);
+        assert_eq!(resolved(&actions), [("r-1".to_owned(), dead)]);
     }
 
     /// CA-87

@@ -162,9 +162,9 @@ async fn it_has_the_users_environment_and_directory_and_its_errors_are_logged_wi
 #[tokio::test]
 async fn who_exits_without_answering_is_started_again_until_it_is_dead() {
     let bench = Bench::shell("read line; exit 3", PATIENCE, 1);
-    assert_eq!(kind(bench.ask(1).await), FailureKind::Lost);
-    let dead = bench.ask(2).await.expect_err("no answer");
+    let dead = bench.ask(1).await.expect_err("no answer");
     assert_eq!(dead.kind, FailureKind::ProposerDead);
+    assert_eq!(kind(bench.ask(2).await), FailureKind::ProposerDead);
     assert_eq!(
         dead.message,
         "the proposer exited with code 3, and was not started again"
@@ -208,7 +208,7 @@ async fn who_hangs_is_killed_and_leaves_nothing() {
     }
     assert_eq!(
         kind(ended(asking).await.expect("no panic")),
-        FailureKind::Lost
+        FailureKind::ProposerDead
     );
     let (dir, _) = bench.close().await;
     let pids = std::fs::read_to_string(dir.path().join("pids")).expect("two starts");
@@ -262,6 +262,7 @@ async fn a_flood_of_errors_is_cut_in_the_log() {
 async fn who_never_starts_is_dead() {
     let bench = Bench::new(&["/nonexistent/proposer"], PATIENCE, 2);
     let failure = bench.ask(1).await.expect_err("no answer");
+    assert_eq!(failure.kind, FailureKind::ProposerDead);
     assert!(failure.message.contains("cannot be started"), "{failure}");
     assert_eq!(kind(bench.ask(2).await), FailureKind::ProposerDead);
     bench.close().await;

@@ -72,6 +72,7 @@ fn placing(id: &str, verdict: Verdict, ratio: f64) -> Placing {
         }),
         confirmation: None,
         equals_leader: false,
+        instructions: None,
         failure: None,
     }
 }

@@ -28,6 +28,17 @@ impl FileMode {
         }
     }
 
+    /// Git's digits.
+    #[must_use]
+    pub fn digits(self) -> &'static str {
+        match self {
+            Self::Plain => "100644",
+            Self::Executable => "100755",
+            Self::Link => "120000",
+            Self::Submodule => "160000",
+        }
+    }
+
     /// The permissions of a new file.
     #[must_use]
     pub fn permissions(self) -> u32 {

@@ -179,11 +179,8 @@ fn differing(line: usize, is: &FileLine<'_>, wanted: &FileLine<'_>) -> Differenc
         let (is, wanted) = (end_of(is), end_of(wanted));
         return Difference::End { line, is, wanted };
     }
-    Difference::Text {
-        line,
-        is: excerpt(is.0),
-        wanted: excerpt(wanted.0),
-    }
+    let (is, wanted) = excerpts(is.0, wanted.0);
+    Difference::Text { line, is, wanted }
 }
 
 fn end_of(line: &FileLine<'_>) -> &'static str {
@@ -195,12 +192,30 @@ fn end_of(line: &FileLine<'_>) -> &'static str {
     }
 }
 
-fn excerpt(text: &[u8]) -> String {
-    let shown = shown(text);
-    match shown.char_indices().nth(60) {
-        Some((end, _)) => format!("{}…", &shown[..end]),
-        None => shown,
-    }
+/// What is shown of a line, in characters; and how much of that before the place where it differs.
+const SHOWN: usize = 60;
+const SHOWN_BEFORE: usize = 20;
+
+/// Two lines, from near where they differ if that is not near their beginning.
+fn excerpts(one: &[u8], other: &[u8]) -> (String, String) {
+    let (one, other) = (shown(one), shown(other));
+    let pairs = one.chars().zip(other.chars());
+    let same = pairs.take_while(|(one, other)| one == other).count();
+    let from = match same + SHOWN_BEFORE < SHOWN {
+        true => 0,
+        false => same - SHOWN_BEFORE,
+    };
+    (excerpt(&one, from), excerpt(&other, from))
+}
+
+fn excerpt(text: &str, from: usize) -> String {
+    let part: String = text.chars().skip(from).take(SHOWN).collect();
+    let before = if from > 0 { "…" } else { "" };
+    let after = match text.chars().count() > from + SHOWN {
+        true => "…",
+        false => "",
+    };
+    format!("{before}{part}{after}")
 }
 
 fn as_file_line<'a>(line: &HunkLine<'a>) -> FileLine<'a> {
@@ -220,5 +235,35 @@ fn write<'a>(out: &mut Vec<u8>, lines: impl Iterator<Item = FileLine<'a>>) {
     for (text, newline) in lines {
         out.extend_from_slice(text);
         out.extend_from_slice(if newline { b"\n" } else { b"" });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CA-13: however long the lines are, what is shown of them differs.
+    #[test]
+    fn lines_are_shown_where_they_differ() {
+        let long = "x".repeat(200);
+        let pairs = [
+            ("short".to_owned(), "other".to_owned()),
+            (long.clone() + "a", long.clone() + "b"),
+            (format!("{long}a{long}"), format!("{long}b{long}")),
+            (long.clone(), long.clone() + "more"),
+            (
+                format!("{}a", "é".repeat(45)),
+                format!("{}b", "é".repeat(45)),
+            ),
+        ];
+        for (one, other) in pairs {
+            let (one, other) = excerpts(one.as_bytes(), other.as_bytes());
+            assert_ne!(one, other);
+            assert!(one.chars().count() <= SHOWN + 2, "{one}");
+        }
+        let (one, other) = excerpts(b"\xfe", b"\xff");
+        assert_ne!(one, other);
+        let (one, other) = excerpts(b"def one():", b"def two():");
+        assert_eq!((one.as_str(), other.as_str()), ("def one():", "def two():"));
     }
 }

@@ -2,7 +2,7 @@
 
 use fairtrial_candidates::measure::{Leaning, Verdict};
 use fairtrial_candidates::search::Ledger;
-use fairtrial_candidates::{Evaluation, EvaluationReport, State};
+use fairtrial_candidates::{Evaluation, EvaluationReport, State, Tiebreak};
 
 use crate::terminal::counted;
 
@@ -83,7 +83,7 @@ fn closing(report: &EvaluationReport) -> String {
 
 const COLUMNS: usize = 8;
 
-/// Rank, who, tests, ratio, verdict, blocks, size, and why it failed.
+/// Rank, who, tests, ratio, verdict, blocks, size, and why it failed or what broke its tie.
 fn row(one: &Evaluation) -> [String; COLUMNS] {
     let judgement = one.judgement.as_ref();
     let who = match &one.id {
@@ -107,10 +107,31 @@ fn row(one: &Evaluation) -> [String; COLUMNS] {
         one.size.map_or_else(String::new, |size| {
             format!("+{} -{}", size.added, size.removed)
         }),
-        one.failure
-            .as_ref()
-            .map_or_else(String::new, |failure| first_line(&failure.message)),
+        one.failure.as_ref().map_or_else(
+            || tiebreak(one).unwrap_or_default(),
+            |failure| first_line(&failure.message),
+        ),
     ]
+}
+
+/// By what it stands where it does among those that equal the leader. A count is not to be taken for a time.
+fn tiebreak(one: &Evaluation) -> Option<String> {
+    let Tiebreak { by, used, count } = one.tiebreak.as_ref()?;
+    if let Some(why) = &count.failed {
+        return Some(format!("not counted by {by}: {}", first_line(why)));
+    }
+    let counts: Vec<String> = count
+        .instructions
+        .values()
+        .copied()
+        .map(thousands)
+        .collect();
+    used.then(|| {
+        format!(
+            "tie: {} instructions by {by}, not measured time",
+            counts.join(" + ")
+        )
+    })
 }
 
 fn verdict(one: &Evaluation) -> String {

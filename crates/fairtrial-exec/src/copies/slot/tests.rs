@@ -255,3 +255,68 @@ fn a_slot_that_was_put_elsewhere_is_given_up() {
     fs::rename(place.dir.path().join("link"), &path).unwrap();
     assert!(place.slot.reset().is_err());
 }
+
+/// CA-28, CA-58: what is told of a copy is what is told of a mount.
+#[test]
+fn what_a_command_left_is_told_by_its_kind() {
+    let place = Place::new();
+    let told = || {
+        let mut told = BTreeMap::new();
+        let each = |path: &Path, kind| _ = told.insert(path.to_owned(), kind);
+        place.slot.visit(each).unwrap();
+        told
+    };
+    assert_eq!(told(), BTreeMap::new());
+    fs::write(place.at("a"), "text of a").unwrap(); // the same, and written all the same
+    fs::write(place.at("new"), "new").unwrap();
+    fs::remove_file(place.at("pkg/b")).unwrap();
+    fs::remove_dir_all(place.at("pkg/deep")).unwrap();
+    fs::remove_file(place.at("line\nbreak")).unwrap();
+    fs::create_dir(place.at("line\nbreak")).unwrap();
+    fs::remove_file(place.at("link")).unwrap();
+    symlink("elsewhere", place.at("link")).unwrap();
+    fs::set_permissions(place.at("run"), Permissions::from_mode(0o777)).unwrap();
+    use crate::workspace::ChangeKind::{Deleted, Directory, Link, Written};
+    let kinds = told();
+    let of = |path: &str| kinds.get(Path::new(path)).copied();
+    for (path, kind) in [
+        ("a", Some(Written)),
+        ("new", Some(Written)),
+        ("pkg/b", Some(Deleted)),
+        ("pkg/deep", Some(Deleted)),
+        ("pkg/deep/er/c", Some(Deleted)),
+        ("link", Some(Link)),
+        ("run", Some(Written)),
+        ("large", None),
+        ("pkg", None),
+    ] {
+        assert_eq!(of(path), kind, "{path}");
+    }
+    assert!(matches!(of("line\nbreak"), Some(Deleted | Directory)));
+}
+
+/// CA-48, CA-59: regular files that the command wrote, through no link.
+#[test]
+fn only_what_a_command_wrote_is_read() {
+    let place = Place::new();
+    let outside = place.dir.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file"), "outside").unwrap();
+    symlink(&outside, place.at("to_directory")).unwrap();
+    symlink(outside.join("file"), place.at("to_file")).unwrap();
+    fs::write(place.at("new"), "new").unwrap();
+    fs::write(place.at("pkg/b"), "text of pkg/b").unwrap();
+    let read = |path: &str| place.slot.read(Path::new(path), 100);
+    assert_eq!(read("new").unwrap().as_deref(), Some(&b"new"[..]));
+    assert_eq!(
+        read("pkg/b").unwrap().as_deref(),
+        Some(&b"text of pkg/b"[..])
+    );
+    for path in ["a", "pkg", "to_file", "to_directory/file", "no", "no/file"] {
+        assert_eq!(read(path).unwrap(), None, "{path}");
+    }
+    fs::write(place.at("large"), vec![7; 101]).unwrap();
+    let refused = read("large").unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
+    assert!(read("../outside/file").is_err());
+}

@@ -29,7 +29,7 @@ fn seen(trial: &Trial, more: &str) -> Vec<String> {
 }
 
 /// A tree with everything a tree can have.
-fn dirty() -> Trial {
+pub(super) fn dirty() -> Trial {
     let trial = Trial::new();
     trial.write("repo/.gitignore", "*.log\nignored/\n");
     trial.write("repo/changed.txt", "committed");
@@ -254,4 +254,43 @@ fn candidates_come_as_patches_trees_and_lines() {
     assert_eq!(report.failure("t3"), "mismatch");
     assert!(report.of("t2")["rank"].is_null());
     assert_eq!(trial.recorded("checked").len(), 5);
+}
+
+/// CA-22: a file that changes whenever it is read is named, and nothing of the attempt is left.
+#[test]
+fn a_file_that_never_rests_ends_it_and_is_named() {
+    use std::os::unix::fs::FileExt;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+    let trial = Trial::new();
+    // So long that it is changed many times while it is read.
+    let log = std::fs::File::create(trial.path("repo/a.log")).expect("it is ours");
+    log.set_len(64 << 20).expect("there is room");
+    let ended = AtomicBool::new(false);
+    trial.candidates(&[right("good")]);
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Should the command never end, this does.
+            let until = Instant::now() + Duration::from_secs(170);
+            for line in 0_u64.. {
+                if ended.load(Ordering::Relaxed) || Instant::now() > until {
+                    return;
+                }
+                log.write_all_at(&line.to_le_bytes(), 0)
+                    .expect("it is ours");
+            }
+        });
+        let done = trial.run(&["--json"]);
+        ended.store(true, Ordering::Relaxed);
+        done
+    });
+    ends(&done, 1);
+    assert!(
+        done.stderr.contains("`a.log` changed each of the 3 times"),
+        "{}",
+        done.stderr
+    );
+    assert!(trial.files("cache/snapshots").is_empty());
+    trial.assert_nothing_left();
+    ends(&trial.run(&["--json"]), 0);
 }

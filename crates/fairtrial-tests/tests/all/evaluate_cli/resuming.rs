@@ -262,3 +262,47 @@ open(sys.argv[1], 'w').writelines(map(sealed, lines))
         .expect("python3 is there");
     assert!(status.success());
 }
+
+/// CA-56, CA-97: what was not a candidate's fault in a race is not its fault after a resume either.
+#[tokio::test]
+async fn a_misfortune_in_a_race_stays_one() {
+    let trial = Trial::new();
+    trial.write(
+        "repo/bench.sh",
+        "touch \"$PLACE/at-bench\"; while test -e \"$PLACE/stop\"; do sleep 0.01; done\n",
+    );
+    let place = trial.shell.path();
+    trial.spec(&format!(
+        "env: {{set: {{PLACE: {place:?}}}}}\nbench: [{{name: b, command: [sh, bench.sh]}}]\n\
+         measure: {{max_blocks: 6, repeats: 0, min_effect: 0, confirm: false}}\n"
+    ));
+    trial.candidates(&[right("spoiled"), right("good")]);
+    trial.write("stop", "");
+    let running = trial.evaluate(&["--json"]).start();
+    wait_until("the base is measured", || trial.path("at-bench").exists()).await;
+    // Somebody changes what was staged of a candidate.
+    let staged = trial.files("cache/workspaces").into_iter();
+    let staged = staged.filter(|path| {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.contains("# spoiled")
+    });
+    let staged: Vec<_> = staged.collect();
+    assert!(!staged.is_empty());
+    for path in staged {
+        std::fs::write(path, "echo 42 # other\n").expect("it is ours");
+    }
+    std::fs::remove_file(trial.path("stop")).expect("it is ours");
+    ends(&running.end(), 0);
+    for round in 0..2 {
+        let report = trial.written();
+        assert_eq!(
+            report.failure("spoiled"),
+            "infra",
+            "{round}: {}",
+            report.of("spoiled")
+        );
+        assert!(report.message("spoiled").contains("staged"));
+        assert_eq!(report.failure("good"), "");
+        ends(&trial.run(&["--resume", "--json"]), 0);
+    }
+}

@@ -140,6 +140,8 @@ fn a_proposer_that_does_not_do_its_part_changes_nothing_else() {
             (&json!(1), &json!(0), &json!(0)),
             "{sin}: {ledger}"
         );
+        let why = ledger["proposer_dead"].as_str();
+        assert!(why.is_some_and(|why| !why.is_empty()), "{sin}: {ledger}");
         trial.assert_nothing_left();
     }
     let trial = Trial::new();
@@ -152,7 +154,10 @@ fn a_proposer_that_does_not_do_its_part_changes_nothing_else() {
         (&json!(1), &json!(1)),
         "{ledger}"
     );
-    assert!(ledger.to_string().contains("cannot be started"), "{ledger}");
+    let why = ledger["proposer_dead"].as_str().unwrap_or_default();
+    assert!(why.contains("cannot be started"), "{ledger}");
+    let page = trial.shell.read("out/report.html");
+    assert!(page.contains("cannot be started"));
     trial.assert_nothing_left();
 }
 
@@ -280,4 +285,85 @@ fn a_spent_budget_ends_the_search_and_not_the_evaluation() {
         "{ledger}"
     );
     assert_eq!(report.failure("good"), "");
+}
+
+/// Python that says 42, slowly; a candidate that is as long and fast; and a proposer whose answer is that one, shorter.
+fn shorter_comes_late(test: &str) -> Trial {
+    let trial = Trial::new();
+    let base = "import time\ntime.sleep(0.2)\nprint(42)\n";
+    trial.write("repo/answer.py", base);
+    trial.commit();
+    proposer(
+        &trial,
+        "def answer(asked): return {'candidates': [{'files': {'answer.py': 'import time\\nprint(42)\\n'}}]}",
+    );
+    trial.spec(&format!(
+        "parallel: 1\ntests: [{{name: check, command: {test:?}, output: compare}}]\n\
+         bench: [{{name: b, command: [python3, answer.py]}}]\nmeasure: {{max_blocks: 8, repeats: 0, confirm: false}}\n\
+         search: {{proposer: {{command: [python3, proposer.py]}}, repair: {{max_diff_share: 100%}}, budget: {{requests: 1}}}}\n"
+    ));
+    let long = "import time\n# It need not sleep.\nprint(42)\n\n\n";
+    trial.candidates(&[
+        super::trial::changes("long", &[("answer.py", long)]),
+        super::trial::changes("bad", &[("answer.py", "print(41)\n")]),
+    ]);
+    trial
+}
+
+/// CA-17, CA-18: of equal ones the shorter is delivered, once it has passed its own tests; it is not measured again.
+#[test]
+fn a_shorter_equal_that_comes_late_is_tested_and_then_delivered() {
+    let trial = shorter_comes_late("python3 answer.py");
+    let report = trial.report(0, &[]);
+    let short = delivered(&report, "repair");
+    assert_eq!(
+        (&short["rank"], &short["failure"]),
+        (&json!(1), &Json::Null)
+    );
+    assert!(!short["judgement"].is_null(), "{short}");
+    assert_eq!(report.of("long")["duplicate_of"], short["id"]);
+    assert!(report.of("long")["rank"].is_null());
+    let checked = trial.recorded("checked");
+    let ids: Vec<&Json> = checked.iter().map(|one| &one["id"]).collect();
+    assert!(ids.contains(&&short["id"]), "it was tested itself: {ids:?}");
+    assert_eq!(ids.len(), 3);
+    let runs = trial.shell.read("out/runs.jsonl");
+    let is_measured = |one: &Json| runs.contains(one["id"].as_str().expect("an id"));
+    assert!(is_measured(report.of("long")) && !is_measured(short));
+}
+
+/// CA-18: one that fails by itself is not.
+#[test]
+fn a_shorter_equal_that_fails_its_tests_is_not_delivered() {
+    let trial = shorter_comes_late("test $(wc -l < answer.py) -ne 2 && python3 answer.py");
+    let report = trial.report(0, &[]);
+    let short = delivered(&report, "repair");
+    assert_eq!(short["failure"]["kind"], "mismatch", "{short}");
+    assert_eq!(report.of("long")["rank"], 1);
+    assert!(report.of("long")["duplicate_of"].is_null());
+}
+
+fn delivered<'a>(report: &'a super::trial::Report, origin: &str) -> &'a Json {
+    let all = report.0["evaluations"].as_array().expect("a list");
+    let found = all.iter().find(|one| one["origin"] == origin);
+    found.unwrap_or_else(|| panic!("none of {origin} in {}", report.0))
+}
+
+/// CA-84: what was given as files is told as a patch, too.
+#[test]
+fn a_candidate_of_files_is_told_as_a_patch() {
+    let trial = Trial::new();
+    proposer(
+        &trial,
+        "def answer(asked): return {'candidates': [{'patch': asked['parents'][0]['patch'].replace('41', '42')}]}",
+    );
+    trial.spec(SEARCH);
+    trial.candidates(&[wrong("bad")]);
+    let report = trial.report(0, &[]);
+    let asked = asked(&trial);
+    assert_eq!(
+        asked[0]["parents"][0]["patch"],
+        "diff --git a/answer.sh b/answer.sh\n--- a/answer.sh\n+++ b/answer.sh\n@@ -1 +1 @@\n-echo 42\n+echo 41 # bad\n"
+    );
+    assert_eq!(delivered(&report, "repair")["failure"], Json::Null);
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use fairtrial_tests::{stress, wait_until};
 use rustix::process::Signal;
 
-use super::trial::{Trial, answers, changes, ends, right, wrong};
+use super::trial::{Trial, changes, ends, right, wrong};
 
 /// Waits where it is told to, after a sign of having come there. Nowhere by default.
 const WAITS: &str =
@@ -62,22 +62,6 @@ async fn a_signal_ends_everything_wherever_it_comes() {
         ends(&resumed.run(), 0);
         assert_eq!(trial.written().failure("bad"), "mismatch", "{at}");
     }
-}
-
-/// CA-44: what a test that took too long has started is gone before anybody else begins.
-#[test]
-fn grandchildren_of_a_test_that_took_too_long_are_gone_with_it() {
-    let trial = Trial::new();
-    let place = trial.path("beats");
-    let daemon = format!("(setsid sh -c 'while :; do echo x >> {place:?}; done' &) ; sleep 600\n");
-    trial.spec("parallel: 1\ntests: [{name: check, command: [sh, tests/check.sh], timeout: 3s}]\n");
-    let looks =
-        format!("a=$(wc -c < {place:?}); sleep 0.1; test $a = $(wc -c < {place:?}) && echo 42\n");
-    trial.candidates(&[answers("daemon", &daemon), answers("looks", &looks)]);
-    let report = trial.report(0, &[]);
-    assert_eq!(report.failure("daemon"), "timeout");
-    assert_eq!(report.failure("looks"), "", "{}", report.of("looks"));
-    trial.assert_nothing_left();
 }
 
 /// CA-42, CA-43: engines on one repository, started and killed at any moment, never harm each other.
@@ -168,50 +152,21 @@ async fn who_waits_for_another_evaluation_says_so() {
     drop(first.end());
     std::fs::remove_file(trial.path("stop-bench")).expect("it is ours");
     ends(&second.end(), 0);
-}
-
-/// CA-40: no slot is kept by who does not run.
-#[test]
-fn more_candidates_than_slots_all_get_their_turn() {
-    for (slots, count) in [("2", 6), ("1", 50)] {
-        let trial = Trial::new();
-        if count == 6 {
-            trial.spec(
-                "bench: [{name: b, command: [sh, answer.sh]}]\nmeasure: {max_blocks: 6, repeats: 0, min_effect: 0, confirm: false}\n",
-            );
-        }
-        let all: Vec<_> = (0..count)
-            .map(|number| right(&format!("c{number}")))
-            .collect();
-        trial.candidates(&all);
-        let report = trial.report(0, &["-j", slots]);
-        assert_eq!(report.names().len(), count);
-        assert!(
-            report
-                .names()
-                .iter()
-                .all(|name| report.failure(name).is_empty())
-        );
-    }
-}
-
-/// CA-35: who fills its disk ends so, alone.
-#[test]
-fn a_full_disk_is_the_candidates_own() {
-    let trial = Trial::new();
-    trial.spec("workspace: {upper: tmpfs, upper_size: 4M}\n");
-    trial.candidates(&[
-        answers("fills", "head -c 64M /dev/zero > filled; echo 42\n"),
-        right("good"),
-    ]);
-    let report = trial.report(0, &[]);
-    assert_eq!(report.failure("good"), "");
-    assert_eq!(report.failure("fills"), "limit", "{}", report.of("fills"));
-    assert!(
-        report.message("fills").contains("disk"),
-        "{}",
-        report.of("fills")
+    // Nobody was in the way of the first one.
+    let waited = |output: &str| {
+        let text = trial.shell.read(&format!("{output}/evaluation.json"));
+        let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        report["costs"]["lock_wait_s"].as_f64().expect("a number")
+    };
+    assert!(waited("second") > 0.0);
+    ends(
+        &trial
+            .evaluate(&["--output", "third"])
+            .env("PLACE", &place)
+            .run(),
+        0,
     );
+    assert!(waited("third").abs() < f64::EPSILON);
 }
 
 /// CA-93: a second evaluation in the same directory is refused while the first writes.

@@ -13,6 +13,8 @@ use serde_json::{Value as Json, json};
 /// cache, lock and output are beside it.
 pub(super) struct Trial {
     pub(super) shell: Shell,
+    /// How workspaces are to be had; none for what the machine does best.
+    provider: Option<&'static str>,
 }
 
 /// Evaluations are silent, and measure for as long as a busy machine takes.
@@ -32,6 +34,7 @@ impl Trial {
     pub(super) fn without_git() -> Self {
         let trial = Self {
             shell: Shell::new(),
+            provider: None,
         };
         trial.write("repo/answer.sh", "echo 42\n");
         trial.write(
@@ -40,6 +43,13 @@ impl Trial {
         );
         trial.spec("");
         trial
+    }
+
+    /// With workspaces of this kind in all evaluation files from now on.
+    pub(super) fn on(mut self, provider: &'static str) -> Self {
+        self.provider = Some(provider);
+        self.spec("");
+        self
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -52,7 +62,16 @@ impl Trial {
 
     /// Writes the evaluation file: the shortest that works, with keys of `more` in the place of its own.
     pub(super) fn spec(&self, more: &str) {
+        let workspace = self
+            .provider
+            .map(|provider| format!("workspace: {{provider: {provider}"));
+        let more = &match &workspace {
+            Some(workspace) => more.replace("workspace: {", &format!("{workspace}, ")),
+            None => more.to_owned(),
+        };
+        let workspace = workspace.map(|text| text + "}");
         let own = [
+            "version: 1",
             "repo: repo",
             "candidates: {jsonl: candidates.jsonl}",
             "tests: [{name: check, command: [sh, tests/check.sh]}]",
@@ -65,11 +84,9 @@ impl Trial {
             let key = key(line).expect("a key");
             !more.lines().any(|line| line.starts_with(&key))
         };
-        let own: Vec<&str> = own.into_iter().filter(given).collect();
-        self.write(
-            "EVAL.yaml",
-            &format!("version: 1\n{}\n{more}", own.join("\n")),
-        );
+        let own = own.into_iter().chain(workspace.as_deref());
+        let own: Vec<&str> = own.filter(given).collect();
+        self.write("EVAL.yaml", &format!("{}\n{more}", own.join("\n")));
     }
 
     /// Writes the candidates.
