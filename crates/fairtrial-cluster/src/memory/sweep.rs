@@ -108,9 +108,16 @@ impl Queue {
             self.hints
                 .push((Some(holder.agent.name().to_owned()), hint));
         }
-        let entries = self.streams.values().flat_map(|stream| {
-            let waiting = stream.parked().chain(stream.unread());
-            waiting.filter_map(|id| stream.entries.get(&id).cloned())
+        // By their records, since the entry itself may have been deleted.
+        let waiting = self.streams.iter().flat_map(|(class, stream)| {
+            let entries = stream.parked().chain(stream.unread());
+            entries.map(|entry| (*class, entry))
+        });
+        let entries = waiting.filter_map(|(class, entry)| {
+            let mut tasks = self.tasks.iter();
+            let found =
+                tasks.find(|(_, record)| record.entry == entry && record.task.class == class);
+            found.map(|(id, _)| id.clone())
         });
         let batch: Vec<TaskId> = entries.take(BATCH).collect();
         for id in &batch {

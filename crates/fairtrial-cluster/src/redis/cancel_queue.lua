@@ -10,6 +10,8 @@ local recorded = 0
 local told = {}
 
 local function record_entry(class, entry, task)
+  -- Of an entry that was deleted only the task's own note is left.
+  task = task or redis.call('HGET', TASK, field_of(class, entry))
   local record = task and load(task)
   if record and record.entry == entry then
     record_verdict(task, record, 'cancelled', 'its queue was cancelled', now)

@@ -222,9 +222,14 @@ pub(super) fn is_unknown_script(error: &RedisError) -> bool {
 
 /// Whether the server denies something, and if it says so which command (CL-48).
 fn denied<'a>(error: &RedisError, text: &'a str) -> Option<Option<&'a str>> {
-    let login = ["WRONGPASS", "NOAUTH", "invalid username-password"]
-        .iter()
-        .any(|word| text.contains(word));
+    let login = [
+        "WRONGPASS",
+        "NOAUTH",
+        "unauthenticated",
+        "invalid username-password",
+    ]
+    .iter()
+    .any(|word| text.contains(word));
     if login || error.kind() == ErrorKind::AuthenticationFailed {
         return Some(Some("AUTH"));
     }

@@ -135,13 +135,12 @@ impl RedisDispatch {
     }
 }
 
-/// How many are pending, from which entry to which, and how many with each consumer.
-type Pending = (u64, Value, Value, Option<Vec<(String, u64)>>);
+/// What XPENDING says of a group: how many, first, last, and how many each consumer has.
+type Summary = (u64, Value, Value, Option<Vec<(String, u64)>>);
 
 /// How many are pending, and how many of those parked.
 fn counted(summary: &Value) -> (u64, u64) {
-    let summary: Option<Pending> =
-        redis::from_redis_value(summary.clone()).ok();
+    let summary: Option<Summary> = redis::from_redis_value(summary.clone()).ok();
     let Some((pending, _, _, consumers)) = summary else {
         return (0, 0);
     };

@@ -256,7 +256,7 @@ fn course_terms() -> Terms {
 }
 
 fn course_task(key: usize) -> Task {
-    let hurry = (key % 3 == 0).then_some(Duration::from_secs(1_900));
+    let hurry = key.is_multiple_of(3).then_some(Duration::from_secs(1_900));
     Task {
         queue_timeout: hurry,
         ..task(KEYS[key])

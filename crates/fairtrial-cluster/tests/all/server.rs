@@ -14,6 +14,10 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts one; none, with the reason printed, where there is no redis-server. Then `FAIRTRIAL_REQUIRE_REDIS` fails.
+    #[expect(
+        clippy::print_stderr,
+        reason = "a skipped test says which mechanism was missing"
+    )]
     pub(crate) fn start() -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         match launch(dir.path()) {

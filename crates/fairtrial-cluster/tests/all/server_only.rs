@@ -268,7 +268,10 @@ async fn every_operation_works_with_the_rights_of_the_users_list() {
 
     let reader = &dispatch_to(&stage.server.url_as("reader", "hunter2"));
     assert_eq!(reader.queues().await.unwrap().len(), 1);
-    assert_eq!(reader.nodes().await.unwrap().live, [node.clone()]);
+    assert_eq!(
+        reader.nodes().await.unwrap().live,
+        std::slice::from_ref(&node)
+    );
     let status = reader.queue_status(&queue()).await.unwrap().unwrap();
     assert_eq!(
         (status.queued, status.parked, status.uncollected),

@@ -64,7 +64,13 @@ impl RedisStage {
     /// A connection of the test's own.
     pub(crate) async fn raw(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.server.url()).unwrap();
-        client.get_multiplexed_async_connection().await.unwrap()
+        let patient = redis::AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
+        client
+            .get_multiplexed_async_connection_with_config(&patient)
+            .await
+            .unwrap()
     }
 
     /// Does something to the server directly.
