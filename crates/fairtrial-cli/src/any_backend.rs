@@ -9,8 +9,8 @@ use fairtrial_exec::{
     SpillPolicy,
 };
 
-use crate::{cluster, log_lines};
 use crate::failure::Failure;
+use crate::{cluster, log_lines};
 
 /// What `--backend` names.
 pub(crate) enum AnyBackend {

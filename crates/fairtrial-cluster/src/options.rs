@@ -109,7 +109,11 @@ impl Options {
                     .into_iter()
                     .find(|class| class.as_str() == value)
                     .filter(|class| *class == Class::Cpu)
-                    .ok_or_else(|| bad(format!("`{value}` is not served yet; the class there is is `cpu`")))?;
+                    .ok_or_else(|| {
+                        bad(format!(
+                            "`{value}` is not served yet; the class there is is `cpu`"
+                        ))
+                    })?;
             }
             "weight" => {
                 let weight = u32::try_from(number()?);

@@ -171,9 +171,7 @@ impl Signature {
         };
         let mut seen = Vec::new();
         for path in listed(root).map_err(reading)? {
-            let metadata = root
-                .join(OsStr::from_bytes(&path))
-                .symlink_metadata();
+            let metadata = root.join(OsStr::from_bytes(&path)).symlink_metadata();
             let metadata = metadata.map_err(reading)?;
             let (size, inode) = (metadata.size(), metadata.ino());
             seen.push((path, size, metadata.mtime(), metadata.mtime_nsec(), inode));

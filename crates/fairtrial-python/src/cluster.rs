@@ -41,7 +41,9 @@ impl Cluster {
                 let env: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
                 Some(BlobStore::open(url, &env).map_err(|error| bad(&error))?)
             }
-            None => config.cache_dir().map(|cache| BlobStore::on_this_host(&cache)),
+            None => config
+                .cache_dir()
+                .map(|cache| BlobStore::on_this_host(&cache)),
         };
         let named = settings.queue.is_some();
         let queue = match settings.queue {

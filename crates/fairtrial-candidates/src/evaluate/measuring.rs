@@ -185,7 +185,10 @@ impl Track<'_> {
     }
 
     /// How many processors a bench command keeps busy on the base, and whether it writes to standard output there.
-    pub(crate) async fn try_on_base(&self, bench: &BenchErrand) -> Result<(f64, bool), EvaluateError> {
+    pub(crate) async fn try_on_base(
+        &self,
+        bench: &BenchErrand,
+    ) -> Result<(f64, bool), EvaluateError> {
         let held = self.turns.exclusive("calibration").await;
         let _held = held.map_err(EvaluateError::attempting("measuring"))?;
         let ran = self

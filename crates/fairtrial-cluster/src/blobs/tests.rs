@@ -353,10 +353,7 @@ async fn what_goes_with_an_envelope_is_stored_under_the_name_it_has_there() {
             };
             let put = bench.store.put_outgoing(outgoing.clone()).await.unwrap();
             let kept = bench.store.keep_outgoing(outgoing).await.unwrap();
-            assert_eq!(
-                (put, kept),
-                (Blob::of(&bytes), named)
-            );
+            assert_eq!((put, kept), (Blob::of(&bytes), named));
             assert_eq!(
                 bench.store.get(put, u64::MAX).await.unwrap(),
                 bytes,

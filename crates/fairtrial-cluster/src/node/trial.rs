@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fairtrial_exec::{Arguments, Backend as _, Call, EngineError, Execution, Level, Outcome, Sandbox, Verdict};
+use fairtrial_exec::{
+    Arguments, Backend as _, Call, EngineError, Execution, Level, Outcome, Sandbox, Verdict,
+};
 use serde_json::json;
 use tokio::sync::Notify;
 

@@ -210,13 +210,21 @@ fn caches_hidden_files_and_our_own_directories_are_left_out() {
     let tree = tree(&["a.py"]);
     let packed = || Blob::read(pack(tree.path(), tree.path()).unwrap()).unwrap();
     let (without, signature) = (packed(), Signature::of(tree.path()).unwrap());
-    for made in ["__pycache__/a.pyc", ".git/config", "out/journal.sqlite", "sub/__pycache__/b.pyc"] {
+    for made in [
+        "__pycache__/a.pyc",
+        ".git/config",
+        "out/journal.sqlite",
+        "sub/__pycache__/b.pyc",
+    ] {
         let path = tree.path().join(made);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "made").unwrap();
     }
     fs::remove_dir_all(tree.path().join("sub")).unwrap();
-    assert_eq!((packed(), Signature::of(tree.path()).unwrap()), (without, signature.clone()));
+    assert_eq!(
+        (packed(), Signature::of(tree.path()).unwrap()),
+        (without, signature.clone())
+    );
     fs::write(tree.path().join("b.py"), "mine").unwrap();
     assert_ne!(packed(), without);
     assert_ne!(Signature::of(tree.path()).unwrap(), signature);

@@ -133,7 +133,14 @@ async fn a_study_outlives_an_agent_and_the_server() {
     assert_eq!(local.code, Some(0), "{local:?}");
     let agents = ["one", "two", "three"].map(|name| agent(&shell, &server, name));
     let url = backend(&server);
-    let run = ["run", "study/study.yaml", "--out", "remote", "--backend", &url];
+    let run = [
+        "run",
+        "study/study.yaml",
+        "--out",
+        "remote",
+        "--backend",
+        &url,
+    ];
     let running = shell.fairtrial(run).start();
     wait_until("some runs are done", || done(&shell, &server) >= 3).await;
     agents[0].signal(Signal::KILL);
