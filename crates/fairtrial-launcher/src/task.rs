@@ -174,7 +174,7 @@ impl Task {
             scratch_full: self.cell.scratch_full,
             upper_full: self.cell.upper_full,
             passed: self.passed,
-            leaf: self.cell.counts(),
+            leaf: self.cell.counts().map(Box::new),
             counted: Vec::new(),
         };
         self.pidfd = None;

@@ -23,9 +23,9 @@ impl RedisServer {
             Err(error) => {
                 let required = std::env::var_os("FAIRTRIAL_REQUIRE_REDIS").is_some();
                 assert!(!required, "redis-server is required: {error}");
-                eprintln!(
+                crate::note(format!(
                     "skipped: no redis-server ({error}); it is in the package `redis-server`"
-                );
+                ));
                 None
             }
         }

@@ -368,7 +368,7 @@ pub struct End {
     /// The limit that it was found to have passed when it was looked at for the last time, where no cgroup counts.
     pub passed: Option<Cause>,
     /// What its cgroup counted, if it had one.
-    pub leaf: Option<LeafCounts>,
+    pub leaf: Option<Box<LeafCounts>>,
     /// What was to be counted, in the order it was asked for.
     pub counted: Vec<Result<u64, Uncounted>>,
 }

@@ -7,8 +7,8 @@ use fairtrial_exec::linux::perf::{Counted, Uncounted};
 use fairtrial_exec::linux::seccomp::Internet;
 use fairtrial_exec::linux::selftest::{Exhaust, SelfTest};
 use fairtrial_exec::protocol::launcher::{
-    Bind, Cause, Confine, End, FromLauncher, Landlock, LeafCounts, Namespaces, Network, Program,
-    SharedTree, Step, TaskId, ToLauncher, Tree, TreeUpper, Watch, World, decode, encode,
+    Bind, Cause, Confine, End, FromLauncher, Landlock, Namespaces, Network, Program, SharedTree,
+    Step, TaskId, ToLauncher, Tree, TreeUpper, Watch, World, decode, encode,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -182,7 +182,7 @@ fn from_launcher() -> Vec<FromLauncher> {
         scratch_full: true,
         upper_full: false,
         passed: None,
-        leaf: Some(LeafCounts::default()),
+        leaf: Some(Box::default()),
         counted: vec![Ok(7), Err(Uncounted::Refused(-1)), Err(Uncounted::Shared)],
     };
     let failed = Step::ALL.map(|step| FromLauncher::Failed {

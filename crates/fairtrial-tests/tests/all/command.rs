@@ -2,7 +2,7 @@
 
 use fairtrial_exec::{Call, Exit, Level, Sandbox, Verdict, Work};
 use fairtrial_tests::bare;
-use fairtrial_tests::{Shell, Story, wait_until};
+use fairtrial_tests::{Shell, Story, note, wait_until};
 use serde_json::{Value as Json, json};
 
 /// The outcome of `fairtrial exec --json` with these words.
@@ -201,7 +201,7 @@ async fn input_is_written_without_deadlock_and_an_early_close_is_no_error() {
 async fn a_measured_command_goes_ahead_of_others_where_the_kernel_lets_it() {
     const ROUND_ROBIN: &str = "2";
     if !fairtrial_exec::linux::scheduling::can_go_ahead() {
-        eprintln!("skipped: this user may let no process go ahead of others");
+        note("skipped: this user may let no process go ahead of others");
         return;
     }
     let story = Story::new();
