@@ -160,13 +160,21 @@ impl<'a, B: Backend> Git<'a, B> {
             index.as_os_str().to_owned(),
         )];
         // From the top: a relative prefix would be taken from there anyway.
-        let read = [OsString::from("read-tree"), OsString::from_vec(treeish)];
+        // A sparse index would be made of trees, for which the user's objects are touched.
+        let read = [
+            OsString::from("-c"),
+            "index.sparse=false".into(),
+            "read-tree".into(),
+            OsString::from_vec(treeish),
+        ];
         self.ask_with(&tree.directory, &read, &private).await?;
         let mut prefix = OsString::from("--prefix=");
         prefix.push(into);
         prefix.push("/");
         let write = [
-            OsString::from("checkout-index"),
+            OsString::from("-c"),
+            "index.sparse=false".into(),
+            "checkout-index".into(),
             "--all".into(),
             "--force".into(),
             prefix,

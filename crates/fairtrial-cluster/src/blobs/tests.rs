@@ -341,14 +341,14 @@ async fn what_goes_with_an_envelope_is_stored_under_the_name_it_has_there() {
     let named = Outgoing::of(bytes.clone()).blob;
     let bodies = [
         OutgoingBody::Bytes(bytes.clone()),
-        OutgoingBody::File(Arc::new(file.into())),
+        OutgoingBody::File(Arc::new(file)),
         OutgoingBody::Value(Arc::new(value)),
     ];
     for body in bodies {
         for kind in KINDS {
             let bench = Bench::new(kind);
             let outgoing = Outgoing {
-                blob: named.clone(),
+                blob: named,
                 body: body.clone(),
             };
             let put = bench.store.put_outgoing(outgoing.clone()).await.unwrap();

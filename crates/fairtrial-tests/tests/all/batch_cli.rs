@@ -25,6 +25,10 @@ Options:
   -j, --jobs <N>
           Calls that run at a time [default: FAIRTRIAL_MAX_WORKERS, else the processors there are]
 
+      --backend <URL>
+          Who runs them: `local`, or agents that lease them from a server, as in
+          `redis://127.0.0.1:6379`
+
       --no-progress
           Show no progress
 
