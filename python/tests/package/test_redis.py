@@ -27,7 +27,7 @@ def program():
     pytest.skip("there is no `fairtrial` program: FAIRTRIAL_BINARY names none, and none was built")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def url():
     """A server with two agents, in a directory of their own."""
     server_program = shutil.which("redis-server")
