@@ -40,9 +40,9 @@ def evaluate(
 
     `proposer` is asked for candidates, as `search` in the spec says, in the place of whom that names. It is called in
     threads of its own with a request, a dict with `kind`, `n`, `base`, `parents` and `ancestry`, and returns
-    `{"candidates": [{"patch": … or "files": …}]}`. What it raises is logged, and is no answer. If it answers nothing for
-    as long as `timeout` in `search.proposer` says (2 minutes), it hangs: it is not asked again, and the evaluation goes
-    on without it.
+    `{"candidates": [{"patch": … or "files": …}]}`. What it raises is logged, and is no answer. If it answers nothing
+    for as long as `timeout` in `search.proposer` says (2 minutes), it hangs: it is not asked again, and the evaluation
+    goes on without it.
 
     >>> import fairtrial as ft, pathlib, tempfile
     >>> here = pathlib.Path(tempfile.mkdtemp())
