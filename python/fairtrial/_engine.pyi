@@ -7,6 +7,7 @@ from typing import Any, final
 __all__ = [
     "ArgumentFile",
     "Backend",
+    "Cluster",
     "EngineError",
     "Evaluator",
     "InvalidStudy",
