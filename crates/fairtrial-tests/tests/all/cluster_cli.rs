@@ -117,7 +117,7 @@ fn done(shell: &Shell, server: &RedisServer) -> u64 {
     status["queues"][0]["recorded"].as_u64().unwrap_or(0)
 }
 
-/// CL-29, CL-31, CL-56, CL-57, X3, X6: an agent and the server are killed in the middle; nothing is lost, nothing is
+/// ST-43, CL-29, CL-31, CL-56, CL-57, X3, X6: an agent and the server are killed in the middle; nothing is lost, nothing is
 /// there twice, and the study ends by itself with the tables of an undisturbed one.
 #[tokio::test]
 async fn a_study_outlives_an_agent_and_the_server() {
