@@ -21,6 +21,8 @@ use crate::terms::{OWNER_DEAD_AFTER, Owner, Task, Terms};
 
 /// Everything outstanding is looked for this often, whatever events say (CL-58).
 const CHECK_EVERY: Duration = Duration::from_secs(60);
+/// A queue that somebody else holds is asked for again this often.
+const ASK_OWNER: Duration = Duration::from_secs(1);
 /// After Ctrl-C what was cancelled may take this long to say so (CL-56).
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -246,24 +248,37 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             named: self.config.named,
             ..Terms::new(super::verdicts::verdicts())
         };
-        match self
-            .dispatch
-            .open(&self.config.queue, &self.owner, &terms)
-            .await?
-        {
-            Opened::Opened { event } => {
-                self.opened.set(Some(event));
-                self.changed.notify_waiters();
-                Ok(())
+        let begun = Instant::now();
+        let by = loop {
+            let opened = self.dispatch.open(&self.config.queue, &self.owner, &terms);
+            let by = match opened.await? {
+                Opened::Opened { event } => {
+                    self.opened.set(Some(event));
+                    self.changed.notify_waiters();
+                    return Ok(());
+                }
+                Opened::Owned { by } => by,
+            };
+            // Whoever was killed holds it a while longer (CL-39), and whoever goes on in its place need not know that.
+            if begun.elapsed() > OWNER_DEAD_AFTER + OWNER_DEAD_AFTER / 3 {
+                break by;
             }
-            Opened::Owned { by } => Err(DispatchError::Protocol {
-                operation: "open",
-                problem: format!(
-                    "queue `{}` is used by process {} on {}: wait for it, or use another queue",
-                    self.config.queue, by.pid, by.host
-                ),
-            }),
-        }
+            if begun.elapsed() < ASK_OWNER {
+                let Owner { pid, host, .. } = &by;
+                let queue = &self.config.queue;
+                log::warn!(
+                    "queue `{queue}` is held by process {pid} on {host}; waiting for its end"
+                );
+            }
+            tokio::time::sleep(ASK_OWNER).await;
+        };
+        Err(DispatchError::Protocol {
+            operation: "open",
+            problem: format!(
+                "queue `{}` is used by process {} on {}: wait for it, or use another queue",
+                self.config.queue, by.pid, by.host
+            ),
+        })
     }
 
     async fn refresh(&self) -> Result<(), DispatchError> {
