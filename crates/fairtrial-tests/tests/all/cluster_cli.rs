@@ -153,6 +153,27 @@ async fn a_study_outlives_an_agent_and_the_server() {
     assert_eq!(tables(&shell, "remote"), tables(&shell, "local"));
 }
 
+/// CL-32, CL-39: whoever goes on in the place of a killed coordinator waits until its queue is free, and loses nothing.
+#[tokio::test]
+async fn a_study_whose_coordinator_was_killed_goes_on() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    shell.write("study/study.yaml", STUDY);
+    shell.write("study/agent.py", AGENT);
+    let _agent = agent(&shell, &server, "one");
+    let url = backend(&server);
+    let run = ["run", "study/study.yaml", "--out", "out", "--backend", &url];
+    let running = shell.fairtrial(run).start();
+    wait_until("some runs are done", || done(&shell, &server) >= 3).await;
+    running.signal(Signal::KILL);
+    let resume = shell.fairtrial(["resume", "out", "--backend", &url]);
+    let resumed = resume.patience(std::time::Duration::from_secs(120)).run();
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    assert!(resumed.stdout.contains("40 success"), "{resumed:?}");
+}
+
 /// CL-29, CL-30, X5: a call that kills whoever runs it is given up after three of them, and only that call.
 #[test]
 fn a_call_that_kills_its_agents_is_lost_and_all_others_are_not() {
