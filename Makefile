@@ -54,9 +54,8 @@ dre: build $(VENV)/.done
 
 lint: $(VENV)/.done
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets --features fairtrial-cli/parquet -- -D warnings
 	cargo clippy -p fairtrial-exec --no-default-features -- -D warnings
-	cargo clippy -p fairtrial-cli -p fairtrial-study --features parquet --all-targets -- -D warnings
 	! cargo tree -p fairtrial-launcher -e normal | grep -w tokio
 	if cargo deny --version >/dev/null 2>&1; then cargo deny check; else echo "cargo-deny is not installed: deny.toml not checked"; fi
 	$(VENV)/bin/ruff check python bench examples docs .ci crates/fairtrial-candidates/src/cases
