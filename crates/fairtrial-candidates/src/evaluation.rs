@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::cases::{Failure, FailureKind, Unsteady};
 use crate::evaluate::State;
-use crate::measure::{Bench, Confirmation, Judgement};
+use crate::measure::{Bench, Confirmation, Judgement, Metric};
 use crate::search::Ledger;
 use crate::stage::{DiffSize, Origin};
 
@@ -122,7 +122,7 @@ pub struct QuarantinedCase {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// By what sides were compared.
-    pub metric: String,
+    pub metric: Metric,
     /// Why instructions and cycles were not counted; none if they were.
     pub counters: Option<String>,
     /// The processors that measured runs had to themselves; none if they were not pinned.

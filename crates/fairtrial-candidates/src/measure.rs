@@ -16,7 +16,7 @@ mod run;
 mod series;
 mod settings;
 #[cfg(test)]
-mod simulation;
+pub(crate) mod simulation;
 mod verdict;
 
 pub use contamination::{CALIBRATION_RUNS, Cause, Limits};

@@ -4,7 +4,7 @@ mod blocks;
 mod chart;
 mod facts;
 mod failures;
-mod html;
+mod figures;
 mod lineage;
 mod measured;
 mod page;
@@ -36,11 +36,7 @@ impl EvaluationReport {
     pub fn html(&self, runs: &[Run]) -> String {
         let measure = &self.spec["measure"];
         let min_effect = measure["min_effect"].as_f64().unwrap_or(0.0);
-        let metric = self
-            .measurement
-            .as_ref()
-            .map(|measured| measured.metric.clone());
-        let metric = metric.and_then(|name| serde_json::from_value(name.into()).ok());
+        let metric = self.measurement.as_ref().map(|measured| measured.metric);
         let source = Source {
             report: self,
             blocks: Blocks::of(runs, &self.weights(), metric.unwrap_or(Metric::Wall)),

@@ -37,13 +37,12 @@ impl EvaluationReport {
         let asked = terms.applied_to(self.spec.clone());
         // Read as a file would be: the same terms are refused.
         let spec = Spec::from_json(asked.clone(), Path::new("/"))?;
-        let measured_by = serde_json::from_value(measurement.metric.clone().into());
-        let measured_by = measured_by.map_err(EvaluateError::attempting("reading the report"))?;
-        let settings = spec.measure.settings(terms.metric.unwrap_or(measured_by));
+        let metric = terms.metric.unwrap_or(measurement.metric);
+        let settings = spec.measure.settings(metric);
         let mut again = self.clone();
         again.spec = asked;
         if let Some(measurement) = &mut again.measurement {
-            measurement.metric = settings.metric.to_string();
+            measurement.metric = metric;
         }
         let rounds = Rounds {
             settings,

@@ -26,7 +26,6 @@ pub use http::{BadServer, HttpProposer};
 pub use ledger::{Entry, EntryCandidate, Fate, Found, Ledger, Record, State, Stray};
 pub use policy::{Checked, Proposal, Search, Step, Terms};
 pub use proposer::{Asking, News, Proposer};
-pub use settings::{
-    Adaptive, Budget, CommandSettings, HttpSettings, ProposerSettings, Refine, Repair, Settings,
-};
+pub use settings::{Adaptive, Budget, CommandSettings, HttpSettings, Refine, Repair, Settings};
+pub(crate) use settings::{PROPOSER_RESTARTS, PROPOSER_TIMEOUT};
 pub use wire::{BaseFacts, Parent, Request, said_by, sources};

@@ -32,10 +32,7 @@ pub use fairtrial_document::fault::{Fault, Invalid, Place};
 pub use measure::{Measure, Pin, Tiebreak};
 pub use path::SpecPath;
 pub use places::Places;
-pub(crate) use proposer::TIMEOUT as PROPOSER_TIMEOUT;
-pub use search::{
-    Adaptive, Budget, CommandProposer, HttpProposer, Proposer, Refine, Repair, Search,
-};
+pub use search::{CommandProposer, Proposer, Search};
 pub use test_command::{Baseline, Build, Judge, OutputCheck, ResultsKind, TestCommand};
 pub use workspace::{Env, Git, Profile, Provider, Upper, Workspace};
 

@@ -55,6 +55,8 @@ pub mod protocol;
 mod sandbox;
 #[cfg(feature = "engine")]
 mod scratch;
+#[cfg(test)]
+mod skipped;
 #[cfg(feature = "engine")]
 mod snapshot;
 #[cfg(feature = "engine")]

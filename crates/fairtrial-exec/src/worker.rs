@@ -3,6 +3,7 @@
 //! Never waits, never reads a clock, never touches the kernel.
 
 pub(crate) mod ahead;
+mod assign;
 pub(crate) mod call_frame;
 pub(crate) mod current;
 pub(crate) mod drive;
@@ -10,8 +11,10 @@ mod finish;
 pub(crate) mod frames;
 pub(crate) mod initialize;
 pub(crate) mod judge;
+mod launched;
 pub(crate) mod link;
 mod listen;
+mod measured;
 pub(crate) mod pipes;
 pub(crate) mod said;
 

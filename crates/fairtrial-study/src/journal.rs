@@ -8,6 +8,7 @@ mod insert;
 mod lock;
 mod read;
 mod record;
+mod rows;
 mod schema;
 #[cfg(test)]
 mod tests;

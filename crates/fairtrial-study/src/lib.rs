@@ -48,7 +48,7 @@ mod tables;
 mod yaml_out;
 
 pub(crate) use fairtrial_document::{
-    canonical, fault, json_text, moment, node, number, value, yaml,
+    canonical, fault, html, json_text, moment, node, number, value, yaml,
 };
 
 pub use archive::bundle;

@@ -22,7 +22,10 @@ impl RedisServer {
             Ok(child) => Some(Self { dir, child }),
             Err(error) => {
                 let required = std::env::var_os("FAIRTRIAL_REQUIRE_REDIS").is_some();
-                assert!(!required, "redis-server is required: {error}");
+                assert!(
+                    !required,
+                    "redis-server is required and cannot be started: {error}"
+                );
                 crate::note(format!(
                     "skipped: no redis-server ({error}); it is in the package `redis-server`"
                 ));
@@ -35,6 +38,12 @@ impl RedisServer {
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis+unix://{}", self.dir.path().join("s").display())
+    }
+
+    /// The same, as somebody.
+    #[must_use]
+    pub fn url_as(&self, user: &str, password: &str) -> String {
+        format!("{}?user={user}&pass={password}", self.url())
     }
 
     /// Ends it by SIGKILL.

@@ -22,6 +22,7 @@ os.environ.setdefault("FAIRTRIAL_SANDBOX", "none")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
+from evaluated import Project  # noqa: E402
 from support import WAIT_S, Gate, environment, nothing_left  # noqa: E402
 
 import fairtrial as ft  # noqa: E402
@@ -119,3 +120,11 @@ def program(tmp_path):
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project, in the current directory, with a cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return Project(tmp_path)

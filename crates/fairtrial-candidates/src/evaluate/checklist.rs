@@ -28,7 +28,7 @@ impl Checklist {
                 (Some(failure), _) => format!("{}: {}", failure.kind.name(), failure.message),
                 (None, Some(of)) => {
                     let of = &field.entries[of];
-                    format!("same as {} {}", of.id().unwrap_or_default(), of.name)
+                    format!("same as {} {}", of.staged_id(), of.name)
                 }
                 (None, None) => "to be tried".to_owned(),
             }

@@ -132,7 +132,7 @@ impl<'a> Course<'a> {
         tokio::select! {
             Some(joined) = self.testing.join_next() => {
                 let (number, checked, tree) = joined.map_err(EvaluateError::attempting("testing candidates"))?;
-                let id = self.field.entries[number].id().unwrap_or_default();
+                let id = self.field.entries[number].staged_id();
                 self.scene.telling.keep(&Record::Checked { id, checked: checked.clone() })?;
                 self.settle(number, checked, tree)
             }
@@ -180,7 +180,7 @@ impl<'a> Course<'a> {
                 .is_some_and(|failure| failure.kind == FailureKind::Infra)
         };
         for number in std::mem::take(&mut self.waiting) {
-            let id = self.field.entries[number].id().unwrap_or_default();
+            let id = self.field.entries[number].staged_id();
             let recorded = self
                 .scene
                 .past
@@ -212,7 +212,7 @@ impl<'a> Course<'a> {
         };
         entry.failure = checked.failure;
         entry.cases = checked.cases;
-        let id = entry.id().unwrap_or_default();
+        let id = entry.staged_id();
         let is_correct = entry.is_correct();
         if let (true, Some(races), Some(tree)) = (is_correct, &mut self.races, tree) {
             races.keep_tree(&id, tree);
@@ -232,7 +232,7 @@ impl<'a> Course<'a> {
         let Some(stood) = stood else {
             return Ok(false);
         };
-        let before = self.field.entries[stood].id().unwrap_or_default();
+        let before = self.field.entries[stood].staged_id();
         if let Some(proposal) = self.proposals.get(&number) {
             self.search.duplicate(*proposal, before);
         }
@@ -245,7 +245,7 @@ impl<'a> Course<'a> {
         let found = match &entry.failure {
             None => Found::Correct,
             Some(failure) => Found::Failed {
-                kind: failure.kind.name().to_owned(),
+                kind: failure.kind,
                 differing: failure.diffs_total,
                 cases: entry.cases.map_or(0, |cases| cases.total as usize),
             },
@@ -310,7 +310,7 @@ impl<'a> Course<'a> {
             let entry = &self.field.entries[number];
             match (entry.state, entry.duplicate_of) {
                 (State::Duplicate, Some(of)) => {
-                    let of = self.field.entries[of].id().unwrap_or_default();
+                    let of = self.field.entries[of].staged_id();
                     self.search.duplicate(proposal.id, of);
                 }
                 (State::Failed, _) => self.report_to_search(number),

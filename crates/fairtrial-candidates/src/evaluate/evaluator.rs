@@ -195,7 +195,7 @@ impl Evaluator {
             .search
             .as_ref()
             .filter(|_| proposer.is_some())
-            .map(spec::Search::settings);
+            .map(|search| search.settings.clone());
         // Without a proposer nothing is asked.
         let settings = settings.unwrap_or_else(|| {
             let mut none = search::Settings::default();
@@ -222,7 +222,7 @@ impl Evaluator {
             (Some(function), _) => {
                 let function = Arc::clone(function);
                 let ask = move |request| function(request);
-                let timeout = named.map_or(spec::PROPOSER_TIMEOUT, spec::Proposer::timeout);
+                let timeout = named.map_or(search::PROPOSER_TIMEOUT, spec::Proposer::timeout);
                 let function = FunctionProposer::new(Box::new(ask), timeout);
                 Some(Proposer::Function(function))
             }
@@ -243,7 +243,7 @@ impl Evaluator {
                 )))
             }
             (None, Some(spec::Proposer::Http(server))) => {
-                let server = HttpProposer::new(server.settings(), &self.host_env);
+                let server = HttpProposer::new(server.clone(), &self.host_env);
                 let bad = |problem: BadServer| spec_fault(&self.spec, &problem);
                 Some(Proposer::Http(server.map_err(bad)?))
             }

@@ -41,6 +41,12 @@ impl Entry {
         self.staged.as_ref().map(|staged| staged.id.to_string())
     }
 
+    /// The same, of one that waits to be tested or was, or that others are the same as.
+    pub(crate) fn staged_id(&self) -> String {
+        self.id()
+            .expect("only what could be staged is tested or stands for others")
+    }
+
     /// It has a result of its own, and a good one.
     pub(crate) fn is_correct(&self) -> bool {
         matches!(self.state, State::Correct | State::Racing | State::Done) && self.failure.is_none()
@@ -233,6 +239,7 @@ impl Field {
             .entries
             .iter()
             .map(|entry| Ancestor {
+                // What could not be staged has none, and is nobody's parent.
                 id: entry.id().unwrap_or_default(),
                 name: entry.name.clone(),
                 parent: entry.parent.clone(),

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::evaluation::Machine;
 
-/// What could be used without anybody else going short.
+/// What could be used without anybody else going short; 0 where that is not told, and then nothing is kept in memory.
 pub(crate) fn available_memory() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text

@@ -454,6 +454,7 @@ fn bench_commands(spec: &Spec, base: &BaseRuns) -> Vec<BenchErrand> {
                 timeout: test.timeout,
                 cwd: test.cwd.clone(),
                 env: test.env.clone(),
+                // The base ran it: without a code that it ended by, no end is a good one.
                 codes: Some(base.codes.get(&test.name).cloned().unwrap_or_default()),
             })
             .collect(),

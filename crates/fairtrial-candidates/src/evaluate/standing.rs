@@ -72,7 +72,7 @@ fn baseline(baseline: &Baseline, runs: u32) -> BaselineFacts {
 
 fn measurement(races: &Races) -> Measurement {
     Measurement {
-        metric: races.metric().to_string(),
+        metric: races.metric(),
         counters: races.no_counters(),
         pinned_to: races.cpus().to_vec(),
         pinning: races

@@ -120,32 +120,8 @@ pub(crate) fn rank(placings: &mut [Placing]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::simulation::placing;
     use super::*;
-
-    fn placing(id: &str, verdict: Verdict, ratio: f64) -> Placing {
-        Placing {
-            candidate: Entrant {
-                id: id.to_owned(),
-                changed_lines: 5,
-            },
-            judgement: Some(Judgement {
-                verdict,
-                against_base: verdict,
-                leaning: None,
-                doubt: None,
-                ratio,
-                low: ratio,
-                high: ratio,
-                hodges_lehmann: ratio,
-                level: 0.99,
-                blocks: 8,
-            }),
-            confirmation: None,
-            equals_leader: false,
-            instructions: None,
-            failure: None,
-        }
-    }
 
     fn ranked(mut placings: Vec<Placing>) -> Vec<String> {
         rank(&mut placings);

@@ -181,10 +181,11 @@ pub struct Measured {
 }
 
 /// By what sides are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
     /// Wall time.
+    #[default]
     Wall,
     /// User and system time.
     Cpu,

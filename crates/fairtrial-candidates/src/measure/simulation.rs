@@ -2,9 +2,10 @@
 
 use super::race::Race;
 use super::random::Random;
+use super::rank::Placing;
 use super::run::{Measured, Run, RunOrder, Side};
 use super::settings::{Bench, Entrant, Settings};
-use super::verdict::Verdict;
+use super::verdict::{Judgement, Verdict};
 
 /// A machine whose speed drifts and whose noise only ever adds time.
 pub(crate) struct Machine {
@@ -120,6 +121,32 @@ pub(crate) fn entrants(count: u64) -> Vec<Entrant> {
         changed_lines: i,
     };
     (0..count).map(entrant).collect()
+}
+
+/// A candidate of which no more is known than its verdict.
+pub(crate) fn placing(id: &str, verdict: Verdict, ratio: f64) -> Placing {
+    Placing {
+        candidate: Entrant {
+            id: id.to_owned(),
+            changed_lines: 5,
+        },
+        judgement: Some(Judgement {
+            verdict,
+            against_base: verdict,
+            leaning: None,
+            doubt: None,
+            ratio,
+            low: ratio,
+            high: ratio,
+            hodges_lehmann: ratio,
+            level: 0.99,
+            blocks: 8,
+        }),
+        confirmation: None,
+        equals_leader: false,
+        instructions: None,
+        failure: None,
+    }
 }
 
 /// Runs a race to its end; gives what was run.

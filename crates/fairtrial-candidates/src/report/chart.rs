@@ -3,7 +3,7 @@
 mod intervals;
 mod multiple;
 
-use super::html::{put, short};
+use fairtrial_document::html::{put, short};
 
 pub(crate) use intervals::{IntervalChart, Row};
 pub(crate) use multiple::multiple;

@@ -1,6 +1,8 @@
 //! What results rest on: the base's own tests, the machine, what it cost, what was asked for.
 
-use super::html::{block, count, counted, duration, put, short, table};
+use fairtrial_document::html::{count, counted, cut, put, short, table};
+
+use super::figures::{block, duration};
 use crate::cases::Unsteady;
 use crate::evaluation::EvaluationReport;
 
@@ -16,12 +18,7 @@ pub(super) fn section(out: &mut String, report: &EvaluationReport) {
     out.push_str("<h2 id=\"asked\">What was asked</h2>\n");
     let asked = serde_json::to_string_pretty(&report.spec).unwrap_or_default();
     out.push_str("<details><summary>The evaluation file with every default filled in</summary>\n");
-    block(
-        out,
-        "",
-        &super::html::cut(&asked, MOST_ASKED),
-        MOST_ASKED + 1,
-    );
+    block(out, "", &cut(&asked, MOST_ASKED), MOST_ASKED + 1);
     out.push_str("</details>\n");
 }
 
@@ -50,7 +47,7 @@ fn baseline(out: &mut String, report: &EvaluationReport) {
     });
     let rows: Vec<_> = rows.collect();
     out.push_str("<p class=\"alert\">Cases that differ between runs of the base are quarantined: no candidate is judged by them.</p>\n");
-    out.push_str(&table("", ["Case", "Of", "Why"], &rows));
+    out.push_str(&table("", &["Case", "Of", "Why"], &rows));
     if baseline.quarantined.len() > MOST_LISTED {
         put(
             out,
@@ -106,7 +103,7 @@ fn machine(out: &mut String, report: &EvaluationReport) {
         "Fairtrial, of this report".to_owned(),
         code(env!("CARGO_PKG_VERSION")),
     ]);
-    out.push_str(&table("pairs", ["", ""], &rows));
+    out.push_str(&table("pairs", &["", ""], &rows));
 }
 
 fn costs(out: &mut String, report: &EvaluationReport) {
@@ -123,5 +120,5 @@ fn costs(out: &mut String, report: &EvaluationReport) {
         .map(|(what, seconds)| [what.to_owned(), duration(seconds)])
         .into();
     rows.push(["Processes".to_owned(), count(costs.processes)]);
-    out.push_str(&table("pairs", ["", ""], &rows));
+    out.push_str(&table("pairs", &["", ""], &rows));
 }

@@ -1,6 +1,8 @@
 //! The section on failures: what each did otherwise, both sides beside each other, and what it wrote.
 
-use super::html::{block, counted, put, short};
+use fairtrial_document::html::{counted, ending, put, short};
+
+use super::figures::{block, duration};
 use crate::cases::{CaseStatus, Diff, Failure, FailureKind, Scope};
 use crate::evaluation::{Evaluation, EvaluationReport};
 
@@ -76,9 +78,10 @@ fn candidate(out: &mut String, one: &Evaluation, failure: &Failure) {
         );
     }
     if let Some(call) = &failure.outcome {
-        let took = call.end.wall_s.map_or_else(String::new, |wall_s| {
-            format!(" after {}", super::html::duration(wall_s))
-        });
+        let took = call
+            .end
+            .wall_s
+            .map_or_else(String::new, |wall_s| format!(" after {}", duration(wall_s)));
         put(
             out,
             format_args!(
@@ -145,7 +148,7 @@ fn value(value: Option<&str>, error: Option<&str>) -> String {
     if let Some(error) = error {
         put(
             &mut out,
-            format_args!("<pre>{}</pre>", super::html::ending(error, MOST_OUTPUT)),
+            format_args!("<pre>{}</pre>", ending(error, MOST_OUTPUT)),
         );
     }
     out

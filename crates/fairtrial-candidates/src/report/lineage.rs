@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::html::{put, ratio, short};
+use fairtrial_document::html::{put, short};
+
+use super::figures::ratio;
 use super::words::{class, word};
 use crate::evaluation::{Evaluation, EvaluationReport};
 

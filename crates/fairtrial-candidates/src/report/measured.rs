@@ -1,12 +1,14 @@
 //! The section on speed: intervals, then block by block, then the base beside itself.
 
+use fairtrial_document::html::{count, counted, percent, put, short, table};
+
 use super::Source;
 use super::blocks::Point;
 use super::chart::{IntervalChart, Row, multiple};
-use super::html::{count, counted, duration, percent, put, short};
+use super::figures::duration;
 use super::words::class;
 use crate::evaluation::Evaluation;
-use crate::measure::{Purpose, SeriesId, Side};
+use crate::measure::{Metric, Purpose, SeriesId, Side};
 
 /// Candidates that are drawn.
 const MOST_DRAWN: usize = 60;
@@ -25,10 +27,10 @@ pub(super) fn section(out: &mut String, source: &Source<'_>) {
             "<p>Each candidate’s {} over the base’s of the same block: the median, and the interval that holds it at the \
              level of its last look (together a wrong verdict in at most {} of evaluations). Left of 1 is faster; less than \
              {}, the shaded band, does not count.</p>\n",
-            match &*measured.metric {
-                "wall" => "wall time".to_owned(),
-                "cpu" => "processor time".to_owned(),
-                other => short(other, 40),
+            match measured.metric {
+                Metric::Wall => "wall time",
+                Metric::Cpu => "processor time",
+                Metric::Instructions => "instructions",
             },
             percent(measure["alpha"].as_f64().unwrap_or(0.0)),
             percent(min_effect),
@@ -222,5 +224,5 @@ fn terms(out: &mut String, source: &Source<'_>) {
         ]);
     }
     out.push_str("<h3>How it was measured</h3>\n");
-    out.push_str(&super::html::table("pairs", ["", ""], &rows));
+    out.push_str(&table("pairs", &["", ""], &rows));
 }

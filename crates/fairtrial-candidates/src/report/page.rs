@@ -1,6 +1,8 @@
 //! The page: head, overview, sections.
 
-use super::html::{count, counted, duration, percent, put, ratio, short};
+use fairtrial_document::html::{begin, count, counted, end, percent, put, short};
+
+use super::figures::{duration, ratio};
 use super::words::{GROUPS, class};
 use super::{Source, facts, failures, lineage, measured, profile, proposals, ranking};
 use crate::evaluation::EvaluationReport;
@@ -8,19 +10,9 @@ use crate::evaluation::EvaluationReport;
 /// The whole page.
 pub(super) fn page(source: &Source<'_>) -> String {
     let report = source.report;
-    let mut out = String::new();
     let title = headline(report);
-    // No script runs and nothing is fetched, whatever a hole in the escaping might let through.
-    put(
-        &mut out,
-        format_args!(
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
-             <style>{}</style>\n</head><body>\n<header><p class=\"eyebrow\">Evaluation of rival changes</p><h1>{title}</h1>\n",
-            include_str!("style.css"),
-        ),
-    );
+    let style = include_str!("style.css");
+    let mut out = begin(&title, style, "Evaluation of rival changes", &title);
     overview(&mut out, report);
     navigation(&mut out, source);
     out.push_str("</header>\n<main>\n");
@@ -31,10 +23,7 @@ pub(super) fn page(source: &Source<'_>) -> String {
     lineage::section(&mut out, report);
     proposals::section(&mut out, report);
     facts::section(&mut out, report);
-    out.push_str(
-        "</main>\n<footer>Made by Fairtrial from an evaluation’s record. This file needs no other and fetches nothing.\
-         </footer>\n</body></html>\n",
-    );
+    end(&mut out, "an evaluation’s record");
     out
 }
 

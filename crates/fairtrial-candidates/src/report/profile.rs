@@ -1,6 +1,8 @@
 //! Winner and base, line by line (CA-83).
 
-use super::html::{block, count, duration, put, short};
+use fairtrial_document::html::{count, put, short};
+
+use super::figures::{block, duration};
 use crate::evaluation::{EvaluationReport, FunctionProfile, LineProfile, SideProfile};
 
 /// Functions that are shown of a side.

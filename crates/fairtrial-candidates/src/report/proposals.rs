@@ -1,6 +1,8 @@
 //! What proposers were asked, and what they answered.
 
-use super::html::{block, counted, duration, put, short, table};
+use fairtrial_document::html::{counted, put, short, table};
+
+use super::figures::{block, duration};
 use crate::evaluation::EvaluationReport;
 use crate::search::{Entry, EntryCandidate, Fate, Found, Ledger, Malformed};
 
@@ -41,7 +43,7 @@ pub(super) fn section(out: &mut String, report: &EvaluationReport) {
     }
     let rows: Vec<[String; 6]> = ledger.entries.iter().take(MOST_ROWS).map(row).collect();
     let head = ["Request", "For", "Parents", "Became", "Took", "Brought"];
-    out.push_str(&table("", head, &rows));
+    out.push_str(&table("", &head, &rows));
     if ledger.entries.len() > MOST_ROWS {
         let all = ledger.entries.len();
         put(
@@ -111,7 +113,7 @@ fn brought(candidate: &EntryCandidate) -> String {
         Fate::Evaluated {
             found: Found::Failed { kind, .. },
             ..
-        } => short(kind, 40),
+        } => kind.to_string(),
         Fate::Duplicate { of } => format!("same as {}", short(of, 40)),
         Fate::NotRun { why } => format!("not run: {}", short(why, 120)),
     };

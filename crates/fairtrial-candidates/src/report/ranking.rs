@@ -1,7 +1,9 @@
 //! The ranking: one row per candidate, best first.
 
+use fairtrial_document::html::{count, counted, put, short, table};
+
 use super::Source;
-use super::html::{count, counted, duration, mebibytes, put, ratio, short, table};
+use super::figures::{duration, mebibytes, ratio};
 use super::words::{class, doubt, word};
 use crate::evaluation::{Evaluation, Tiebreak};
 
@@ -25,7 +27,7 @@ pub(super) fn section(out: &mut String, source: &Source<'_>) {
         "Change",
         "Median run",
     ];
-    out.push_str(&table("ranking", head, &rows));
+    out.push_str(&table("ranking", &head, &rows));
     if report.evaluations.len() > MOST_ROWS {
         let more = report.evaluations.len() - MOST_ROWS;
         put(

@@ -92,10 +92,7 @@ fn measured() -> (EvaluationReport, Vec<Run>) {
         aa_failed: raced.aa_failed,
         evaluations,
         winner: raced.winner,
-        measurement: Some(Measurement {
-            metric: "wall".to_owned(),
-            ..Measurement::default()
-        }),
+        measurement: Some(Measurement::default()),
         profile: None,
         proposals: None,
         costs: Default::default(),
@@ -176,7 +173,6 @@ fn hostile(text: &str) -> EvaluationReport {
     }];
     let terms = report.measurement.as_mut().unwrap();
     terms.pinning = said();
-    terms.metric = said();
     terms.counters = Some(said());
     terms.benches.insert(said(), Default::default());
     for one in &mut report.evaluations {

@@ -65,7 +65,7 @@ fn another_metric_judges_the_same_runs() {
         ..Rescoring::default()
     };
     let again = report.rescore(&runs, &terms).unwrap();
-    assert_eq!(again.measurement.as_ref().unwrap().metric, "cpu");
+    assert_eq!(again.measurement.as_ref().unwrap().metric, Metric::Cpu);
     let first = again.evaluations[0].judgement.as_ref().unwrap();
     assert_ne!(
         first.ratio,

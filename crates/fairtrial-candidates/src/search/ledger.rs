@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::answer::{Answer, Failure, Malformed};
 use super::ask::{Ask, Kind, ProposalId, RequestId};
 use super::policy::Checked;
+use crate::cases;
 
 /// Something the search was told or decided. In a journal they are its memory: [`Search::replay`](super::Search::replay)
 /// makes the search again from them. Ends that a resumed search may take back (a spent budget, an interruption, a dead
@@ -70,7 +71,7 @@ pub enum Found {
     /// It does not.
     Failed {
         /// The failure's kind (CA-54).
-        kind: String,
+        kind: cases::FailureKind,
         /// Cases that differ.
         differing: usize,
         /// Cases that were judged.

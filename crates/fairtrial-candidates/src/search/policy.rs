@@ -76,10 +76,11 @@ pub enum Step {
 /// and write down what [`Search::take_records`] gives before it counts.
 ///
 /// ```
+/// use fairtrial_candidates::FailureKind;
 /// use fairtrial_candidates::search::{Answer, Checked, Found, Search, Settings, Step, Terms};
 ///
 /// let mut search = Search::new(Settings::default(), Terms { races: true, shares_cpus: false });
-/// let found = Found::Failed { kind: "mismatch".to_owned(), differing: 1, cases: 10 };
+/// let found = Found::Failed { kind: FailureKind::Mismatch, differing: 1, cases: 10 };
 /// search.checked(Checked { id: "c-91ab03".to_owned(), parent: None, generation: 1, found });
 /// let ask = search.next_ask().expect("a repair");
 /// assert_eq!(search.step(false), Step::Await);

@@ -1,4 +1,4 @@
-//! The `search` part of an evaluation file.
+//! The `search` part of an evaluation file, with its defaults; `spec` reads it.
 
 use std::time::Duration;
 
@@ -86,15 +86,6 @@ impl Default for Settings {
     }
 }
 
-/// Who proposes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ProposerSettings {
-    /// A program.
-    Command(CommandSettings),
-    /// A server.
-    Http(HttpSettings),
-}
-
 /// A program that proposes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandSettings {
@@ -125,8 +116,11 @@ pub struct HttpSettings {
     pub temperature: Option<f64>,
 }
 
-/// Of one request, to a program or a server.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long an answer may take, whoever gives it.
+pub(crate) const PROPOSER_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How often a program is started again.
+pub(crate) const PROPOSER_RESTARTS: u32 = 3;
 
 impl CommandSettings {
     /// A program on default terms.
@@ -134,8 +128,8 @@ impl CommandSettings {
     pub fn new(argv: Vec<String>) -> Self {
         Self {
             argv,
-            timeout: DEFAULT_TIMEOUT,
-            restarts: 3,
+            timeout: PROPOSER_TIMEOUT,
+            restarts: PROPOSER_RESTARTS,
         }
     }
 }
@@ -148,7 +142,7 @@ impl HttpSettings {
             base_url: base_url.into(),
             model: model.into(),
             api_key_env: "OPENAI_API_KEY".to_owned(),
-            timeout: DEFAULT_TIMEOUT,
+            timeout: PROPOSER_TIMEOUT,
             retries: 4,
             max_tokens: None,
             temperature: None,

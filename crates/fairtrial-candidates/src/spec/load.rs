@@ -18,7 +18,8 @@ use super::{
 };
 use crate::stage::DEFAULT_PROTECT;
 
-const KEYS: &[&str] = &[
+/// All keys, in the order in which they are written down.
+pub(super) const KEYS: &[&str] = &[
     "version",
     "repo",
     "base",

@@ -6,8 +6,9 @@ use serde_json::{Value as Json, json};
 
 use super::field::Field;
 use super::reader::Record;
-use super::search::{CommandProposer, HttpProposer, Proposer};
-use super::units::{minutes, seconds};
+use super::search::{CommandProposer, Proposer};
+use super::units::seconds;
+use crate::search::{HttpSettings, PROPOSER_RESTARTS, PROPOSER_TIMEOUT};
 
 const KEYS: &[&str] = &[
     "command",
@@ -30,9 +31,6 @@ const OF_HTTP: [&str; 6] = [
     "max_tokens",
     "temperature",
 ];
-
-/// How long an answer may take, unless the file says otherwise.
-pub(crate) const TIMEOUT: Duration = minutes(2);
 
 impl Proposer {
     pub(super) fn read(field: &Field<'_, '_>) -> Option<Self> {
@@ -89,7 +87,9 @@ impl Proposer {
 }
 
 fn timeout(record: &Record<'_, '_>) -> Duration {
-    record.read("timeout", Field::duration).unwrap_or(TIMEOUT)
+    record
+        .read("timeout", Field::duration)
+        .unwrap_or(PROPOSER_TIMEOUT)
 }
 
 fn command(record: &Record<'_, '_>) -> Option<CommandProposer> {
@@ -97,29 +97,31 @@ fn command(record: &Record<'_, '_>) -> Option<CommandProposer> {
         timeout: timeout(record),
         restarts: record
             .read("restarts", |field| field.count(0..=1000))
-            .unwrap_or(3),
+            .unwrap_or(PROPOSER_RESTARTS),
         command: record.require("command", Field::command)?,
     })
 }
 
-fn http(record: &Record<'_, '_>) -> Option<HttpProposer> {
+fn http(record: &Record<'_, '_>) -> Option<HttpSettings> {
     let is_temperature = |number: f64| (0.0..=2.0).contains(&number);
     let base_url = record.require("base_url", base_url);
     let model = record.require("model", |field| field.line());
-    Some(HttpProposer {
-        api_key_env: record
-            .read("api_key_env", variable)
-            .unwrap_or_else(|| "OPENAI_API_KEY".into()),
-        timeout: timeout(record),
-        retries: record
-            .read("retries", |field| field.count(0..=100))
-            .unwrap_or(4),
-        max_tokens: record.read("max_tokens", |field| field.count(1..=u32::MAX)),
-        temperature: record.read("temperature", |field| {
-            field.number(is_temperature, "from 0 to 2")
-        }),
-        base_url: base_url?,
-        model: model?,
+    let api_key_env = record.read("api_key_env", variable);
+    let timeout = timeout(record);
+    let retries = record.read("retries", |field| field.count(0..=100));
+    let max_tokens = record.read("max_tokens", |field| field.count(1..=u32::MAX));
+    let temperature = record.read("temperature", |field| {
+        field.number(is_temperature, "from 0 to 2")
+    });
+    // All keys are read by now, so every fault is found.
+    let usual = HttpSettings::new(base_url?, model?);
+    Some(HttpSettings {
+        api_key_env: api_key_env.unwrap_or(usual.api_key_env),
+        timeout,
+        retries: retries.unwrap_or(usual.retries),
+        max_tokens: max_tokens.map(u64::from),
+        temperature,
+        ..usual
     })
 }
 

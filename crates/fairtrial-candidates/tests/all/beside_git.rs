@@ -3,7 +3,6 @@
 mod edits;
 mod tree;
 
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -12,6 +11,7 @@ use proptest::prelude::*;
 use crate::support::{applied, listed};
 use edits::{Random, edit, random_tree};
 use fairtrial_candidates::stage::patch::apply;
+use fairtrial_tests::note;
 use tree::Tree;
 
 /// How `git diff` is asked, and how `git apply` has to be asked then.
@@ -44,8 +44,7 @@ fn git(directory: &Path, arguments: &[&str]) -> Option<Output> {
     match output {
         Ok(output) => Some(output),
         Err(error) => {
-            let said = std::io::stderr().write_all(format!("skipped: git: {error}\n").as_bytes());
-            said.expect("standard error takes it");
+            note(format!("skipped: git: {error}"));
             None
         }
     }
@@ -178,8 +177,7 @@ fn what_gnu_diff_makes_applies() {
             .args(["-a", "-r", "-u", "-N", "old", "new"])
             .output();
         let Ok(output) = output else {
-            let said = std::io::stderr().write_all(b"skipped: there is no diff\n");
-            return said.expect("standard error takes it");
+            return note("skipped: there is no diff");
         };
         let images = applied(&old.base(), &output.stdout);
         let ours = old.with(&images);

@@ -2,7 +2,6 @@
 //! interpreter with pytest, named by FAIRTRIAL_TEST_NUMPY; skipped, with a word, where there is none.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,6 +12,7 @@ use fairtrial_candidates::cases::{
     Scope, TestRuns, Trust, judge_correctness, pytest_environment, read_results,
 };
 use fairtrial_exec::Verdict;
+use fairtrial_tests::note;
 
 const TESTS: &str = r#"
 import pathlib, pytest, solve
@@ -100,9 +100,7 @@ fn run(python: &str, place: &Path, solve: &str) -> Results {
 fn python() -> Option<String> {
     let named = std::env::var("FAIRTRIAL_TEST_NUMPY").ok();
     if named.is_none() {
-        let said = std::io::stderr()
-            .write_all(b"skipped: FAIRTRIAL_TEST_NUMPY names no interpreter with pytest\n");
-        said.expect("standard error takes it");
+        note("skipped: FAIRTRIAL_TEST_NUMPY names no interpreter with pytest");
     }
     named
 }

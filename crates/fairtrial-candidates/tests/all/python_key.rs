@@ -5,6 +5,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use fairtrial_candidates::stage::{PYTHON_KEY_FUNCTION, PYTHON_KEY_SOURCE};
+use fairtrial_tests::note;
 
 /// Keys of the texts; none where there is no such interpreter.
 fn keys(python: &str, texts: &[&str]) -> Option<Vec<Option<String>>> {
@@ -70,8 +71,7 @@ fn each_pair(pairs: &[(&str, &str)], check: impl Fn(&str, &str, Option<&str>, Op
         }
     }
     if asked == 0 {
-        let said = std::io::stderr().write_all(b"skipped: there is no python3\n");
-        said.expect("standard error takes it");
+        note("skipped: there is no python3");
     }
 }
 

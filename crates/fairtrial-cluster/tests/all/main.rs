@@ -9,7 +9,6 @@ mod queues;
 mod reaping;
 mod refusals;
 mod scripts;
-mod server;
 mod server_only;
 mod stage;
 mod telling;

@@ -6,9 +6,8 @@ use std::time::Duration;
 use fairtrial_cluster::{
     Class, Dispatch, Endpoint, MemoryDispatch, QueueName, RedisDispatch, StreamId,
 };
+use fairtrial_tests::RedisServer;
 use redis::aio::MultiplexedConnection;
-
-use crate::server::Server;
 
 /// A dispatch, and what can happen to it.
 pub(crate) trait Stage: Sync {
@@ -50,13 +49,13 @@ impl Stage for MemoryDispatch {
 
 /// A server and its dispatch.
 pub(crate) struct RedisStage {
-    pub(crate) server: Server,
+    pub(crate) server: RedisServer,
     pub(crate) dispatch: RedisDispatch,
 }
 
 impl RedisStage {
     pub(crate) fn start() -> Option<Self> {
-        let server = Server::start()?;
+        let server = RedisServer::start()?;
         let dispatch = dispatch_to(&server.url());
         Some(Self { server, dispatch })
     }

@@ -15,7 +15,7 @@ use crate::event::{CallId, Event};
 use crate::outcome::ErrorReport;
 use crate::protocol::launcher::Step;
 use crate::verdict::Verdict;
-use crate::worker::judge::exit_name;
+use crate::worker::judge::words::exit_name;
 use crate::zygote::setup_error;
 
 impl Pool {

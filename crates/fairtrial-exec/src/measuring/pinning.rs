@@ -328,6 +328,7 @@ const LAUNCHER: &[u8] = b"fairtrial-launcher";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skipped::skipped;
 
     fn usable(cpus: &[usize], at_once: usize) -> Usable {
         Usable {
@@ -405,12 +406,9 @@ mod tests {
     #[test]
     fn all_threads_leave_the_measuring_cpu_and_return() {
         let before = affinity::allowed();
-        let Ok(pinning @ Pinning::On { .. }) = Pinning::choose(&Pin::Auto, &Usable::now(), 1.0)
-        else {
-            return; // one CPU: there is nowhere to go
-        };
-        let Pinning::On { others, .. } = &pinning else {
-            return;
+        let pinning = Pinning::choose(&Pin::Auto, &Usable::now(), 1.0);
+        let Ok(pinning @ Pinning::On { others, .. }) = &pinning else {
+            return skipped("with one CPU there is nowhere to go");
         };
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let (say, said) = std::sync::mpsc::channel();
@@ -422,7 +420,7 @@ mod tests {
             }
             seen
         });
-        let kept = keep_off(&pinning);
+        let kept = keep_off(pinning);
         assert_eq!(affinity::allowed(), *others);
         let late = std::thread::spawn(affinity::allowed).join().unwrap();
         assert_eq!(late, *others);

@@ -8,13 +8,13 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::ahead::Ahead;
-use super::call_frame::{CallFrame, SaidBefore, call_frame};
+use super::call_frame::SaidBefore;
 use super::current::Current;
 use super::initialize::Initializer;
 use super::link::Link;
 use super::pipes::{Input, Output};
 use super::{Action, Ending, Event, Mode, State, step};
-use crate::call::{Call, Work};
+use crate::call::Call;
 use crate::clock::Alarm;
 use crate::dispatch::{Dispatch, PoolNews, Site, Unstarted, WorkerNumber};
 use crate::error::EngineError;
@@ -24,11 +24,10 @@ use crate::linux::cpu_clock::process_cpu_ns;
 use crate::linux::monotonic::now_ns;
 use crate::linux::proc_files::ProcFiles;
 use crate::linux::proc_status::{Stat, resident_bytes};
-use crate::protocol::launcher::{Cause, End, FromLauncher, Step, TaskId, ToLauncher, Watch};
+use crate::protocol::launcher::{Cause, TaskId, ToLauncher, Watch};
 use crate::protocol::{INLINE_BYTES, Kind};
 use crate::scratch::ScratchDir;
 use crate::spill::ResultFile;
-use crate::workspace::UpperDir;
 
 /// The signal that makes a worker write its stacks over its socket.
 pub(crate) const STACK_SIGNAL: i32 = 42;
@@ -267,202 +266,6 @@ impl Worker {
         }
     }
 
-    /// A Python call for a worker that waits for one.
-    pub(crate) fn assigned(&mut self, dispatch: Dispatch, generation: u32) {
-        match self.prepare(&dispatch) {
-            Ok((frame, scratch)) => {
-                self.reset_peak();
-                self.take(dispatch, generation, Some(frame), scratch);
-            }
-            Err(error) => self.refuse(dispatch, error),
-        }
-    }
-
-    /// A call's frame, and its scratch directory if it is to have one.
-    pub(crate) fn prepare(
-        &mut self,
-        dispatch: &Dispatch,
-    ) -> Result<(CallFrame, Option<ScratchDir>), EngineError> {
-        let scratch = match (&dispatch.call.work, self.own_scratch.pop()) {
-            (Work::Source(_), Some(scratch)) => Some(scratch),
-            (Work::Source(_), None) => Some(self.site.context.make_scratch()?),
-            (_, unused) => {
-                self.own_scratch.extend(unused);
-                None
-            }
-        };
-        match call_frame(
-            &self.site,
-            &dispatch.call,
-            &self.id,
-            self.mode,
-            scratch.as_ref(),
-            &mut self.said_before,
-        ) {
-            Ok(frame) => Ok((frame, scratch)),
-            Err(error) => {
-                self.keep_scratch(scratch);
-                Err(error)
-            }
-        }
-    }
-
-    /// Makes a call this worker's own.
-    pub(crate) fn take(
-        &mut self,
-        dispatch: Dispatch,
-        generation: u32,
-        frame: Option<CallFrame>,
-        scratch: Option<ScratchDir>,
-    ) {
-        // What it wrote between calls is nobody's.
-        self.stdout.drain_known();
-        self.stderr.drain_known();
-        self.open_streams(&dispatch);
-        let ack_timeout = self.site.context.config.ack_timeout;
-        let current = Current::new(dispatch, generation, ack_timeout);
-        self.current = Some(Current {
-            frame,
-            scratch,
-            ..current
-        });
-        self.apply(Event::Assigned { generation });
-    }
-
-    /// What is written from now on is this call's.
-    pub(super) fn open_streams(&mut self, dispatch: &Dispatch) {
-        for output in [&mut self.stdout, &mut self.stderr] {
-            output.take(dispatch.call.capture_bytes);
-            output.lead_to(dispatch.streams.output.clone());
-        }
-    }
-
-    /// Unless it has an initializer to run first: then when that has returned.
-    pub(super) fn send_call(&mut self) {
-        let Some(current) = self
-            .current
-            .as_mut()
-            .filter(|_| self.initializer == Initializer::None)
-        else {
-            return;
-        };
-        if let (Some(link), Some(frame)) = (&mut self.link, current.frame.take()) {
-            current.sent_ns = now_ns();
-            link.send(Kind::Call, current.generation, &frame.payload, frame.body);
-        }
-    }
-
-    pub(crate) fn refuse(&mut self, dispatch: Dispatch, error: EngineError) {
-        self.tell_finished(dispatch, Err(error), true, None);
-    }
-
-    /// A worker that served before starts the next call with its present size as the peak (EX-83).
-    fn reset_peak(&mut self) {
-        if let Some(files) = self.proc_files.as_ref().filter(|_| self.peak_is_stale) {
-            // If it cannot be reset it is not exact, and `measure` says so by leaving it out.
-            self.peak_is_stale = files.reset_peak().is_err();
-        }
-    }
-
-    fn hear_launcher(&mut self, news: News) {
-        match news {
-            News::Said(FromLauncher::Spawned { pid, at_ns, .. }) => self.spawned(pid, at_ns),
-            News::Said(FromLauncher::Failed { step, errno, .. }) => {
-                self.never_was(Unstarted::Spawn { step, errno })
-            }
-            News::Said(FromLauncher::Hit {
-                generation, cause, ..
-            }) => {
-                self.settle();
-                self.stamp_end_of(generation);
-                self.apply(Event::Hit { generation, cause });
-            }
-            News::Said(FromLauncher::Exited { end, .. }) => self.exited(end),
-            News::Said(FromLauncher::Ready { .. }) => {}
-            News::Upper(directory) => {
-                if let Some(current) = &mut self.current {
-                    current.upper = Some(UpperDir::new(directory));
-                }
-            }
-            News::Lost => self.launcher_lost(),
-        }
-    }
-
-    fn spawned(&mut self, pid: u32, at_ns: u64) {
-        self.pid = Some(pid);
-        self.tell(PoolNews::WorkerStarted {
-            worker: self.number,
-            pid,
-        });
-        let Some(current) = &mut self.current else {
-            return;
-        };
-        if self.mode == Mode::Command {
-            current.began(at_ns);
-            current.dispatch.streams.input = None; // no other try: whoever writes there is to hear when nobody reads
-            let generation = current.generation;
-            self.apply(Event::Began { generation });
-        } else if current.began_ns.is_some() {
-            current.base_rss_bytes = resident(pid); // its acknowledgement was quicker than the launcher's word
-        }
-    }
-
-    /// There is no process, and none will be.
-    fn never_was(&mut self, why: Unstarted) {
-        let why = match std::mem::replace(&mut self.state, State::Gone) {
-            State::Ending(Ending::NoAck) => Unstarted::Spawn {
-                step: Step::Zygote,
-                errno: libc::ETIMEDOUT,
-            },
-            _ => why,
-        };
-        self.clean_up();
-        self.tell_gone(ExitReason::Crashed, None);
-        if let Some(Current { dispatch, .. }) = self.current.take() {
-            self.tell(PoolNews::Unstarted {
-                worker: self.number,
-                dispatch,
-                why,
-            });
-        }
-    }
-
-    fn launcher_lost(&mut self) {
-        // As before any death is judged: an acknowledged call is never run again.
-        if let Some(link) = &mut self.link {
-            link.drain();
-        }
-        self.read_frames();
-        let began = self
-            .current
-            .as_ref()
-            .is_some_and(|current| current.began_ns.is_some());
-        if !began {
-            return self.never_was(Unstarted::LauncherLost);
-        }
-        self.state = State::Gone;
-        self.clean_up();
-        if let Some(Current { dispatch, .. }) = self.current.take() {
-            self.tell_finished(dispatch, Err(EngineError::LauncherLost), false, None);
-        }
-        self.tell_gone(ExitReason::Crashed, None);
-    }
-
-    /// The tree is gone: what it sent before counts, so it is read first.
-    fn exited(&mut self, end: End) {
-        if let Some(link) = &mut self.link {
-            link.drain();
-        }
-        self.read_frames();
-        self.closed_at = None;
-        let half = self.link.as_mut().map_or(0, |link| link.take_rest().len());
-        if half > 0 && end.status == 0 && matches!(self.state, State::Running { .. }) {
-            let reason = format!("it ended after half a frame of {half} bytes");
-            self.state = State::Ending(Ending::Misbehaved(reason));
-        }
-        self.apply(Event::Exited(end));
-    }
-
     /// Takes a step and does what it says.
     pub(crate) fn apply(&mut self, event: Event) {
         let state = std::mem::replace(&mut self.state, State::Gone);
@@ -651,7 +454,7 @@ async fn feed(input: &mut Option<Input>, current: Option<&Current>) -> bool {
 }
 
 /// Resident bytes of a process; none of one that has already ended.
-fn resident(pid: u32) -> Option<u64> {
+pub(super) fn resident(pid: u32) -> Option<u64> {
     resident_bytes(pid).ok().filter(|bytes| *bytes > 0)
 }
 

@@ -3,7 +3,8 @@
 use super::current::Current;
 use super::drive::Worker;
 use super::initialize::Initializer;
-use super::judge::{self, Facts, Measured};
+use super::judge::{self, Facts};
+use super::measured::Measured;
 use super::pipes::has_output;
 use super::{Ending, Payload, Reply};
 use crate::dispatch::{Answer, Dispatch, Finished, PoolNews, Unstarted};

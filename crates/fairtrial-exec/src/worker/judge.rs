@@ -1,7 +1,8 @@
 //! What became of a call: facts in, outcome out. Decides nothing from text that a candidate wrote.
 
-use std::time::Duration;
+pub(crate) mod words;
 
+use super::measured::Measured;
 use super::{Ending, Mode, Payload, Reply};
 use crate::call::{Call, ResultFormat, Work};
 use crate::capture::Captured;
@@ -9,21 +10,16 @@ use crate::clock::Clock;
 use crate::dispatch::Answer;
 use crate::error::EngineError;
 use crate::event::ExitReason;
-use crate::limits::Size;
-use crate::linux::cpu_clock::{CpuTimes, process_cpu_ns, split};
-use crate::linux::perf::Uncounted;
-use crate::linux::proc_files::ProcFiles;
-use crate::linux::proc_status::Status;
-use crate::linux::proc_tree::descendants;
 use crate::measuring::Count;
-use crate::metrics::{MeasuredBy, Metrics, PeakSource};
+use crate::metrics::Metrics;
 use crate::outcome::{EncodedValue, ErrorReport, Exit, KilledBy, Outcome};
 use crate::protocol::launcher::{Cause, End};
-use crate::sandbox::{Counters, Level, Means, in_force};
+use crate::sandbox::{Level, Means, in_force};
 use crate::spill::{Body, SettleError};
 use crate::value::{self, Value};
 use crate::verdict::Verdict;
 use crate::workspace::UpperDir;
+use words::signal_name;
 
 /// All that is known of a call when it is judged.
 pub(crate) struct Facts<'a> {
@@ -43,113 +39,6 @@ pub(crate) struct Facts<'a> {
     pub(crate) stacks: &'a [u8],
     pub(crate) measured: Measured,
     pub(crate) upper: Option<UpperDir>,
-}
-
-/// Counters read outside the worker.
-#[derive(Debug, Default)]
-pub(crate) struct Measured {
-    user_ns: Option<u64>,
-    system_ns: Option<u64>,
-    pub(crate) peak: Option<(u64, PeakSource)>,
-    leaked: Option<u64>,
-    counters: Counters,
-    counted: Vec<Result<u64, Uncounted>>,
-    by: Option<MeasuredBy>,
-    /// Resident now, of a worker that lives on.
-    pub(crate) rss_bytes: Option<u64>,
-}
-
-impl Measured {
-    /// Of a tree that is gone.
-    pub(crate) fn of_dead(end: &End) -> Self {
-        let peak = match end.sampled_rss_bytes {
-            _ if end
-                .leaf
-                .as_ref()
-                .is_some_and(|leaf| leaf.peak_bytes.is_some()) =>
-            {
-                let peak = end.leaf.as_ref().and_then(|leaf| leaf.peak_bytes);
-                (peak.unwrap_or(0), PeakSource::Cgroup)
-            }
-            Some(sampled) if sampled > end.max_rss_bytes => (sampled, PeakSource::Sampled),
-            _ => (end.max_rss_bytes, PeakSource::Rusage),
-        };
-        // Of processes that nobody waited for only the cgroup knows.
-        let all_ns = end.leaf.as_ref().and_then(|leaf| leaf.cpu_ns).unwrap_or(0);
-        let rest_ns = all_ns.saturating_sub(end.user_ns + end.system_ns);
-        Self {
-            user_ns: Some(end.user_ns + rest_ns),
-            system_ns: Some(end.system_ns),
-            peak: Some(peak),
-            leaked: Some(end.leaked),
-            counters: counters(end),
-            counted: end.counted.clone(),
-            by: Some(MeasuredBy::Engine),
-            rss_bytes: None,
-        }
-    }
-
-    /// Of a call among others that were sent ahead: what the worker says, which runs trusted functions.
-    pub(crate) fn by_worker(usage: Option<(u64, u64)>) -> Self {
-        Self {
-            user_ns: usage.map(|(user_ns, _)| user_ns),
-            system_ns: usage.map(|(_, system_ns)| system_ns),
-            by: usage.map(|_| MeasuredBy::Worker),
-            ..Self::default()
-        }
-    }
-
-    /// Of a worker between two calls.
-    pub(crate) fn of_living(pid: u32, cpu_before_ns: Option<u64>, files: &mut ProcFiles) -> Self {
-        let status = files.read().ok();
-        let cpu_ns =
-            cpu_before_ns.and_then(|before| Some(process_cpu_ns(pid).ok()?.saturating_sub(before)));
-        let cpu = cpu_ns.map(|cpu_ns| share_out(cpu_ns, files));
-        let leaked = match &status {
-            Some(status) if has_no_child(files, status) => Some(0),
-            _ => descendants(pid).ok().map(|below| below.len() as u64),
-        };
-        Self {
-            user_ns: cpu.map(|cpu| cpu.user_ns),
-            system_ns: cpu.map(|cpu| cpu.system_ns),
-            peak: status.and_then(|status| Some((status.hwm_bytes?, PeakSource::Vmhwm))),
-            leaked,
-            counted: Vec::new(),
-            counters: Counters::default(), // those of all its calls would mislead
-            by: Some(MeasuredBy::Engine),
-            rss_bytes: status.and_then(|status| status.rss_bytes),
-        }
-    }
-}
-
-fn counters(end: &End) -> Counters {
-    let leaf = end.leaf.as_ref();
-    Counters {
-        voluntary_switches: Some(end.counts.voluntary_switches),
-        involuntary_switches: Some(end.counts.involuntary_switches),
-        minor_faults: Some(end.counts.minor_faults),
-        major_faults: Some(end.counts.major_faults),
-        throttled_ns: leaf.and_then(|leaf| leaf.throttled_ns),
-        memory_stall_ns: leaf.and_then(|leaf| leaf.memory_stall_ns),
-    }
-}
-
-fn has_no_child(files: &mut ProcFiles, status: &Status) -> bool {
-    let children = files.children(status.threads);
-    children.is_ok_and(|children| children.is_empty())
-}
-
-/// The sum is exact; the kernel knows the two parts only by ticks, which say nothing of a call shorter than one.
-fn share_out(cpu_ns: u64, files: &mut ProcFiles) -> CpuTimes {
-    const TICK_NS: u64 = 10_000_000;
-    let stat = (cpu_ns >= TICK_NS).then(|| files.stat().ok()).flatten();
-    match stat {
-        Some(stat) => split(cpu_ns, &stat),
-        None => CpuTimes {
-            user_ns: cpu_ns,
-            system_ns: 0,
-        },
-    }
 }
 
 /// Of a worker that answered and lives on.
@@ -173,64 +62,61 @@ pub(crate) fn ended(
     if passed == Some(Passed::Host) {
         return Err(EngineError::HostMemory);
     }
-    let (verdict, value, error, exit) = match ending {
-        None | Some(Ok(_)) if matches!(passed, Some(Passed::Limit(_))) => {
-            let Some(Passed::Limit(cause)) = passed else {
-                unreachable!("just seen")
-            };
+    let (verdict, value, error, exit) = match (ending, passed) {
+        (None | Some(Ok(_)), Some(Passed::Limit(cause))) => {
             (stopped(cause), None, Some(facts.stopped(cause)), None)
         }
-        None | Some(Ok(_)) if facts.wrote_too_much() => {
+        (None | Some(Ok(_)), _) if facts.wrote_too_much() => {
             let error = facts.stopped(Cause::OutputLimit);
             (Verdict::OutputLimit, None, Some(error), None)
         }
-        Some(Ok(reply)) => {
+        (Some(Ok(reply)), _) => {
             let (verdict, value, error) = read_reply(&facts, reply)?;
             (verdict, value, error, None)
         }
-        Some(Err(Ending::Stopped(cause))) => {
+        (Some(Err(Ending::Stopped(cause))), _) => {
             (stopped(cause), None, Some(facts.stopped(cause)), None)
         }
-        Some(Err(Ending::Misbehaved(reason))) => (
-            Verdict::BadResult,
-            None,
-            Some(ErrorReport::new(
-                "BadResult",
-                format!("no answer: {reason}"),
+        (Some(Err(Ending::Misbehaved(reason))), _) => {
+            let error = ErrorReport::new("BadResult", format!("no answer: {reason}"));
+            (Verdict::BadResult, None, Some(error), None)
+        }
+        (
+            None
+            | Some(Err(
+                Ending::Replied(_) | Ending::Unprepared(_) | Ending::NoAck | Ending::Retired(_),
             )),
-            None,
-        ),
-        Some(Err(
-            Ending::Replied(_) | Ending::Unprepared(_) | Ending::NoAck | Ending::Retired(_),
-        ))
-        | None => {
+            _,
+        ) => {
             let (verdict, error) = facts.by_itself(exit);
             (verdict, None, error, Some(exit))
         }
     };
+    let Some((kind, problem)) = filled(verdict, end) else {
+        return Ok(facts.outcome(verdict, value, error, exit));
+    };
+    let message = match error {
+        Some(error) => format!("{problem}: {}", error.message),
+        None => problem.to_owned(),
+    };
+    let error = Some(ErrorReport::new(kind, message));
+    Ok(facts.outcome(Verdict::DiskLimit, None, error, exit))
+}
+
+/// What was full when a call ended by itself. That explains a failure; and what a full workspace holds is not whole,
+/// whatever the program says.
+fn filled(verdict: Verdict, end: &End) -> Option<(&'static str, &'static str)> {
     let failed = matches!(
         verdict,
         Verdict::Exception | Verdict::Exit | Verdict::Signal | Verdict::BadResult
     );
     if failed && end.scratch_full {
-        let message = match error {
-            Some(error) => format!("its directory was full: {}", error.message),
-            None => "its directory was full".to_owned(),
-        };
-        let error = Some(ErrorReport::new("ScratchFull", message));
-        return Ok(facts.outcome(Verdict::DiskLimit, None, error, exit));
+        Some(("ScratchFull", "its directory was full"))
+    } else if (failed || verdict == Verdict::Ok) && end.upper_full {
+        Some(("WorkspaceFull", "its workspace was full"))
+    } else {
+        None
     }
-    let ended_by_itself = failed || verdict == Verdict::Ok;
-    if ended_by_itself && end.upper_full {
-        let problem = "its workspace was full";
-        let message = error.map_or_else(
-            || problem.to_owned(),
-            |error| format!("{problem}: {}", error.message),
-        );
-        let error = Some(ErrorReport::new("WorkspaceFull", message));
-        return Ok(facts.outcome(Verdict::DiskLimit, None, error, exit));
-    }
-    Ok(facts.outcome(verdict, value, error, exit))
 }
 
 /// What a call's cgroup says of an end that nobody brought about.
@@ -435,83 +321,6 @@ impl Facts<'_> {
         }
     }
 
-    /// The code, and what it said last on standard error: mostly that is why.
-    fn exited(&self, code: i32) -> String {
-        /// Characters of what it said.
-        const MOST: usize = 200;
-        let stderr = self.stderr.bytes();
-        let text = String::from_utf8_lossy(&stderr);
-        let last = text
-            .lines()
-            .rev()
-            .map(str::trim)
-            .find(|line| !line.is_empty());
-        match last {
-            None => format!("exited with code {code}"),
-            Some(line) => {
-                let said: String = line.chars().take(MOST).collect();
-                format!("exited with code {code}: {said}")
-            }
-        }
-    }
-
-    fn stopped(&self, cause: Cause) -> ErrorReport {
-        let limits = &self.call.limits;
-        let size = |limit: Option<u64>| {
-            limit.map_or_else(|| "none".into(), |limit| Size(limit).to_string())
-        };
-        let ran = self.wall_ns().map_or(0.0, |ns| ns as f64 / 1e9);
-        match cause {
-            Cause::Timeout => {
-                let limit = self.call.timeout.unwrap_or(Duration::ZERO);
-                let message = format!("stopped {ran:.2} s after it began (limit {limit:?})");
-                ErrorReport {
-                    traceback: stacks(self.stacks),
-                    ..ErrorReport::new("Timeout", message)
-                }
-            }
-            Cause::CpuLimit => {
-                let limit = limits.cpu.unwrap_or(Duration::ZERO);
-                ErrorReport::new(
-                    "CpuLimit",
-                    format!("it used more processor time than the limit of {limit:?}"),
-                )
-            }
-            Cause::MemoryLimit => ErrorReport::new(
-                "MemoryLimit",
-                format!(
-                    "it used more memory than the limit of {}",
-                    size(limits.memory_bytes)
-                ),
-            ),
-            Cause::OutputLimit => ErrorReport::new(
-                "OutputLimit",
-                format!(
-                    "it wrote more output than the limit of {}",
-                    size(limits.output_bytes)
-                ),
-            ),
-            Cause::DiskLimit => ErrorReport::new(
-                "DiskLimit",
-                format!(
-                    "its result is larger than the limit of {}",
-                    size(limits.file_bytes)
-                ),
-            ),
-            Cause::ProcessLimit => {
-                let limit = limits.processes.unwrap_or(0);
-                ErrorReport::new(
-                    "ProcessLimit",
-                    format!("it had more processes than the limit of {limit}"),
-                )
-            }
-            Cause::Cancelled | Cause::Done | Cause::Retired => {
-                ErrorReport::new("Cancelled", "the caller cancelled it")
-            }
-            Cause::Misbehaved => ErrorReport::new("BadResult", "it broke the protocol"),
-        }
-    }
-
     fn wall_ns(&self) -> Option<u64> {
         Some(self.finished_ns?.saturating_sub(self.began_ns?))
     }
@@ -566,72 +375,6 @@ impl Facts<'_> {
             counted: Count::all(&self.call.counted, &measured.counted),
         }
     }
-}
-
-/// The stacks a hung interpreter wrote, without our own frames.
-fn stacks(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let begin = [text.find("Thread 0x"), text.find("Current thread 0x")]
-        .into_iter()
-        .flatten()
-        .min();
-    let lines = begin.map_or("", |begin| &text[begin..]).lines();
-    // Below our own frames of a thread there are only those of the bootstrap.
-    let mut ours = false;
-    let users = lines.filter(|line| {
-        ours = line.contains("File \"<fairtrial>\"") || (ours && line.starts_with(' '));
-        !ours
-    });
-    users.flat_map(|line| [line, "\n"]).collect()
-}
-
-/// `SIGSEGV`, `EXIT(3)` and the like.
-pub(crate) fn exit_name(exit: Exit) -> String {
-    match exit {
-        Exit::Code(code) => format!("EXIT({code})"),
-        Exit::Signal(signal) => signal_name(signal),
-    }
-}
-
-/// `SIGSEGV` and the like.
-fn signal_name(signal: i32) -> String {
-    const NAMES: [&str; 31] = [
-        "SIGHUP",
-        "SIGINT",
-        "SIGQUIT",
-        "SIGILL",
-        "SIGTRAP",
-        "SIGABRT",
-        "SIGBUS",
-        "SIGFPE",
-        "SIGKILL",
-        "SIGUSR1",
-        "SIGSEGV",
-        "SIGUSR2",
-        "SIGPIPE",
-        "SIGALRM",
-        "SIGTERM",
-        "SIGSTKFLT",
-        "SIGCHLD",
-        "SIGCONT",
-        "SIGSTOP",
-        "SIGTSTP",
-        "SIGTTIN",
-        "SIGTTOU",
-        "SIGURG",
-        "SIGXCPU",
-        "SIGXFSZ",
-        "SIGVTALRM",
-        "SIGPROF",
-        "SIGWINCH",
-        "SIGIO",
-        "SIGPWR",
-        "SIGSYS",
-    ];
-    let name = usize::try_from(signal - 1)
-        .ok()
-        .and_then(|index| NAMES.get(index));
-    name.map_or_else(|| format!("signal {signal}"), |name| (*name).to_owned())
 }
 
 #[cfg(test)]

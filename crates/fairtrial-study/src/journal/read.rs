@@ -9,7 +9,10 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
 
 use super::history::{History, RunKey};
 use super::lock::{Holder, Lock};
-use super::record::{Evaluation, Finish, Invocation, Stage, Start, StartId, Status};
+use super::record::{Evaluation, Finish, Invocation, Stage, Start, StartId};
+use super::rows::{
+    EVALUATION, FINISH, INVOCATION, START, evaluation, finish, invocation, parsed, start, status,
+};
 use super::{FILE_NAME, JournalError, schema};
 
 /// A journal that is being read. Sees what was committed when each question was asked.
@@ -136,10 +139,8 @@ impl Reader {
     /// A start.
     pub fn start(&self, id: StartId) -> Result<Option<Start>, JournalError> {
         self.ask(|database| {
-            let mut query = database.prepare_cached(
-                "SELECT id, run_id, seq, attempt, invocation, plan_index, order_index, seed, identity, started_at_ns
-                 FROM starts WHERE id = ?1",
-            )?;
+            let query = format!("SELECT {START} FROM starts WHERE id = ?1");
+            let mut query = database.prepare_cached(&query)?;
             query.query_row([id.0], start).optional()
         })
     }
@@ -147,10 +148,8 @@ impl Reader {
     /// The end of a start.
     pub fn finish(&self, id: StartId) -> Result<Option<Finish>, JournalError> {
         self.ask(|database| {
-            let mut query = database.prepare_cached(
-                "SELECT id, run_id, seq, status, verdict, stage, finished_at_ns, outcome, result, stdout, stderr, warnings
-                 FROM finishes WHERE id = ?1",
-            )?;
+            let query = format!("SELECT {FINISH} FROM finishes WHERE id = ?1");
+            let mut query = database.prepare_cached(&query)?;
             query.query_row([id.0], finish).optional()
         })
     }
@@ -167,10 +166,10 @@ impl Reader {
     /// The last evaluation of a start's output.
     pub fn evaluation(&self, id: StartId) -> Result<Option<Evaluation>, JournalError> {
         self.ask(|database| {
-            let mut query = database.prepare_cached(
-                "SELECT start, run_id, seq, number, evaluator_sha256, status, rows, outcome FROM evaluations
-                 WHERE start = ?1 ORDER BY id DESC LIMIT 1",
-            )?;
+            let query = format!(
+                "SELECT {EVALUATION} FROM evaluations WHERE start = ?1 ORDER BY id DESC LIMIT 1"
+            );
+            let mut query = database.prepare_cached(&query)?;
             query.query_row([id.0], evaluation).optional()
         })
     }
@@ -276,10 +275,8 @@ impl Reader {
     /// All starts of a run, in order.
     pub fn starts_of(&self, run_id: &str) -> Result<Vec<Start>, JournalError> {
         self.ask(|database| {
-            let mut query = database.prepare_cached(
-                "SELECT id, run_id, seq, attempt, invocation, plan_index, order_index, seed, identity, started_at_ns
-                 FROM starts WHERE run_id = ?1 ORDER BY id",
-            )?;
+            let query = format!("SELECT {START} FROM starts WHERE run_id = ?1 ORDER BY id");
+            let mut query = database.prepare_cached(&query)?;
             query.query_map([run_id], start)?.collect()
         })
     }
@@ -287,11 +284,10 @@ impl Reader {
     /// All invocations, in order.
     pub fn invocations(&self) -> Result<Vec<PastInvocation>, JournalError> {
         self.ask(|database| {
-            let mut query = database.prepare(
-                "SELECT i.id, i.started_at_ns, i.pid, i.host, i.argv, i.study_path, i.study_blob, i.study_sha256,
-                        i.digest_runs, i.workers, i.backend, i.run_order, e.ended_at_ns, e.reason
-                 FROM invocations AS i LEFT JOIN invocation_ends AS e USING (id) ORDER BY i.id",
-            )?;
+            let query = format!(
+                "SELECT {INVOCATION} FROM invocations LEFT JOIN invocation_ends USING (id) ORDER BY id"
+            );
+            let mut query = database.prepare(&query)?;
             query.query_map([], invocation)?.collect()
         })
     }
@@ -333,91 +329,4 @@ impl Reader {
     ) -> Result<T, JournalError> {
         question(&self.database).map_err(JournalError::database(&self.path))
     }
-}
-
-fn start(row: &Row<'_>) -> rusqlite::Result<Start> {
-    let unsigned = |column| row.get(column).map(i64::cast_unsigned);
-    Ok(Start {
-        id: StartId(row.get(0)?),
-        run_id: row.get(1)?,
-        seq: row.get(2)?,
-        attempt: row.get(3)?,
-        invocation: row.get(4)?,
-        plan_index: unsigned(5)?,
-        order_index: unsigned(6)?,
-        seed: unsigned(7)?,
-        identity: row.get(8)?,
-        started_at_ns: row.get(9)?,
-    })
-}
-
-fn finish(row: &Row<'_>) -> rusqlite::Result<Finish> {
-    Ok(Finish {
-        id: StartId(row.get(0)?),
-        run_id: row.get(1)?,
-        seq: row.get(2)?,
-        status: parsed(row, 3, str::parse)?,
-        verdict: row.get(4)?,
-        stage: parsed(row, 5, str::parse)?,
-        finished_at_ns: row.get(6)?,
-        outcome: row.get(7)?,
-        result: row.get(8)?,
-        stdout: row.get(9)?,
-        stderr: row.get(10)?,
-        warnings: row.get(11)?,
-    })
-}
-
-fn evaluation(row: &Row<'_>) -> rusqlite::Result<Evaluation> {
-    Ok(Evaluation {
-        start: StartId(row.get(0)?),
-        run_id: row.get(1)?,
-        seq: row.get(2)?,
-        number: row.get(3)?,
-        evaluator_sha256: row.get(4)?,
-        status: parsed(row, 5, Status::of_evaluation)?,
-        rows: row.get(6)?,
-        outcome: row.get(7)?,
-    })
-}
-
-fn invocation(row: &Row<'_>) -> rusqlite::Result<PastInvocation> {
-    let ended: Option<i64> = row.get(12)?;
-    let reason: Option<String> = row.get(13)?;
-    let begun = Invocation {
-        id: row.get(0)?,
-        started_at_ns: row.get(1)?,
-        pid: row.get(2)?,
-        host: row.get(3)?,
-        argv: row.get(4)?,
-        study_path: row.get(5)?,
-        study_blob: row.get(6)?,
-        study_sha256: row.get(7)?,
-        digest_runs: row.get(8)?,
-        workers: row.get(9)?,
-        backend: row.get(10)?,
-        run_order: row.get(11)?,
-    };
-    let end = ended.zip(reason);
-    Ok(PastInvocation { begun, end })
-}
-
-/// A status column of what may not have ended.
-fn status(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Status>> {
-    match row.get_ref(column)? {
-        ValueRef::Null => Ok(None),
-        _ => parsed(row, column, str::parse).map(Some),
-    }
-}
-
-/// A column of words that are known; an unknown one is an error of the file.
-fn parsed<T>(
-    row: &Row<'_>,
-    column: usize,
-    parse: fn(&str) -> Result<T, String>,
-) -> rusqlite::Result<T> {
-    parse(row.get_ref(column)?.as_str()?).map_err(|problem| {
-        let kind = rusqlite::types::Type::Text;
-        rusqlite::Error::FromSqlConversionFailure(column, kind, problem.into())
-    })
 }

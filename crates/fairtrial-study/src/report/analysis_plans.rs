@@ -1,7 +1,7 @@
 //! The table of analysis plans as registered.
 
+use crate::html::{short, table};
 use crate::report::gather::Gathered;
-use crate::report::html::{short, table};
 use crate::report::tested::Tested;
 
 /// Writes it; nothing where there is no plan.

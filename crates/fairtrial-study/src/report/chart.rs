@@ -3,7 +3,8 @@
 mod intervals;
 mod strips;
 
-use crate::report::html::{number, put};
+use crate::html::{escape, put};
+use crate::report::figures::number;
 
 pub(crate) use intervals::{IntervalChart, Row};
 pub(crate) use strips::strip;
@@ -97,7 +98,7 @@ impl Axis {
 
 /// Begins a chart with a title for those who cannot see it.
 fn open(height: f64, title: &str) -> String {
-    let title = crate::report::html::escape(title);
+    let title = escape(title);
     format!(
         "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{title}\">"
     )

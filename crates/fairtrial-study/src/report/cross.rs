@@ -1,7 +1,8 @@
 //! Agents beside each other in every condition: the mean of the primary outcome. Bounded in both directions.
 
+use crate::html::{count, put, short, table};
+use crate::report::figures::{brief, number};
 use crate::report::groups::{Group, Groups};
-use crate::report::html::{brief, count, number, put, short, table};
 use crate::report::outcome::{Missing, Outcome};
 use crate::stats::{Moments, mean_interval};
 

@@ -1,7 +1,8 @@
 //! The section on failures: by error, with what some of them said.
 
+use crate::html::{count, counted, escape, put, short};
 use crate::report::failures::{ErrorGroup, Example, Failures, MOST_SHOWN};
-use crate::report::html::{count, counted, duration, escape, put, short};
+use crate::report::figures::duration;
 
 /// Bytes that the section may take: escaped, hostile output is up to six times as long as it was.
 const MOST_BYTES: usize = 2_000_000;

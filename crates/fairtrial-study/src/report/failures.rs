@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::report::html::{cut, tail};
+use crate::html::{cut, tail};
 use crate::run_record::RunRecord;
 use crate::value::Value;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::html::cut;
 use crate::journal::{JournalError, Past, Status};
 use crate::json_text::parse_value;
 use crate::plan::{Plan, RunSpec};
@@ -9,7 +10,6 @@ use crate::report::arms::Arms;
 use crate::report::cross::Cross;
 use crate::report::failures::Failures;
 use crate::report::groups::Groups;
-use crate::report::html::cut;
 use crate::report::outcome::{Outcome, outcomes};
 use crate::report::registered::Register;
 use crate::report::timeline::Timeline;
@@ -266,7 +266,7 @@ pub(crate) fn label(plan: &Plan<'_>, condition: crate::design::Condition<'_>) ->
             Some(level) => level.label.clone(),
             None => value
                 .as_number()
-                .map_or_else(|| value.to_str(), crate::report::html::number),
+                .map_or_else(|| value.to_str(), crate::report::figures::number),
         };
         Some(format!("{name} {}", cut(&shown, 40)))
     });

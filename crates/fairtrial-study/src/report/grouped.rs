@@ -1,9 +1,10 @@
 //! The section on conditions, agents and problems: a table and a chart per outcome.
 
+use crate::html::{count, percent, put, short, table};
 use crate::report::chart::{IntervalChart, Row};
+use crate::report::figures::{brief, number};
 use crate::report::gather::Gathered;
 use crate::report::groups::{Group, Groups};
-use crate::report::html::{brief, count, number, percent, put, short, table};
 use crate::report::outcome::{Aggregation, Estimate, Missing, Outcome};
 use crate::stats::wilson;
 

@@ -1,11 +1,12 @@
 //! The section on what was claimed beforehand: every hypothesis and plan as registered, with tests or reasons.
 
+use crate::html::{count, cut, put, short};
 use crate::plan::Plan;
 use crate::report::analysis_plans;
 use crate::report::arms::Found;
 use crate::report::chart::{IntervalChart, Row};
+use crate::report::figures::{brief, number, p_value};
 use crate::report::gather::Gathered;
-use crate::report::html::{brief, count, number, p_value, put, short};
 use crate::report::outcome::Missing;
 use crate::report::registered::Hypothesis;
 use crate::report::tested::{Tested, tested};
@@ -141,7 +142,7 @@ fn names(plan: &Plan<'_>, gathered: &Gathered, test: &Tested<'_>) -> Option<(Str
     let compares = test.registered.compares.as_ref().ok()?;
     let contrast = &gathered.register.contrasts[compares.contrast];
     let factor = &plan.study.factors[contrast.factor];
-    let level = |place: usize| crate::report::html::cut(&factor.levels[place].label, 60);
+    let level = |place: usize| cut(&factor.levels[place].label, 60);
     let outcome = gathered.outcomes[compares.outcome].name.clone();
     Some((
         outcome,

@@ -1,11 +1,12 @@
 //! The page: head, overview, sections.
 
 use crate::clock::{Precision, time_text};
+use crate::html::{begin, count, counted, end, percent, put, short};
 use crate::journal::{History, PastInvocation};
 use crate::plan::Plan;
 use crate::report::chart::strip;
+use crate::report::figures::duration;
 use crate::report::gather::Gathered;
-use crate::report::html::{count, counted, duration, percent, put, short};
 use crate::report::timeline::{STATUSES, Timeline};
 use crate::report::{failed, grouped, hypotheses, provenance};
 use crate::stats::wilson;
@@ -39,20 +40,11 @@ impl Source<'_> {
 pub(crate) fn page(source: &Source<'_>, gathered: Gathered) -> String {
     let study = &source.plan.study.normalised;
     let text = |key: &str| study.get(key).and_then(Value::as_text).unwrap_or_default();
-    let mut out = String::new();
-    // No script runs and nothing is fetched, whatever a hole in the escaping might let through.
-    put(
-        &mut out,
-        format_args!(
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n<style>{}</style>\n\
-         </head><body>\n<header><p class=\"eyebrow\">{}</p><h1>{}</h1>\n",
-            short(text("title"), 200),
-            include_str!("style.css"),
-            short(text("study_id"), 200),
-            short(text("title"), 300)
-        ),
+    let mut out = begin(
+        &short(text("title"), 200),
+        include_str!("style.css"),
+        &short(text("study_id"), 200),
+        &short(text("title"), 300),
     );
     if !text("description").is_empty() {
         put(
@@ -83,7 +75,7 @@ pub(crate) fn page(source: &Source<'_>, gathered: Gathered) -> String {
     let unevaluated = std::mem::take(&mut gathered.unevaluated);
     failed::section(&mut out, failures, unevaluated);
     provenance::section(&mut out, source, &gathered);
-    out.push_str("</main>\n<footer>Made by Fairtrial from the study’s journal. This file needs no other and fetches nothing.</footer>\n</body></html>\n");
+    end(&mut out, "the study’s journal");
     out
 }
 

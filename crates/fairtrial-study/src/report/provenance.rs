@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::clock::{Precision, time_text};
+use crate::html::{count, counted, put, short, table};
 use crate::json_text::parse_value;
+use crate::report::figures::duration;
 use crate::report::gather::{Gathered, MOST_LISTED};
-use crate::report::html::{count, counted, duration, put, short, table};
 use crate::report::page::Source;
 use crate::value::Value;
 
@@ -87,10 +88,7 @@ fn facts(out: &mut String, source: &Source<'_>, gathered: &Gathered) {
         .into_iter()
         .map(|(what, value)| vec![what.to_owned(), value])
         .collect();
-    out.push_str(
-        &table("pairs", &["".into(), "".into()], &rows)
-            .replace("<thead><tr><th></th><th></th></tr></thead>", ""),
-    );
+    out.push_str(&table("pairs", &["", ""], &rows));
 }
 
 fn said(value: Option<&Value>) -> String {
@@ -122,7 +120,7 @@ fn identities(out: &mut String, source: &Source<'_>) {
             out,
             format_args!(
                 "<details><summary>Agents and problems by their hashes</summary>{}</details>\n",
-                table("pairs", &["Which".into(), "SHA-256".into()], &rows)
+                table("pairs", &["Which", "SHA-256"], &rows)
             ),
         );
     }
@@ -163,7 +161,7 @@ fn invocations(out: &mut String, source: &Source<'_>) {
         ]
     });
     let rows: Vec<_> = rows.collect();
-    let head = ["", "Began", "Host", "Workers", "Ended", "Command"].map(str::to_owned);
+    let head = ["", "Began", "Host", "Workers", "Ended", "Command"];
     out.push_str(&table("", &head, &rows));
     if all.len() > MOST_LISTED {
         put(
@@ -195,7 +193,7 @@ fn isolation(out: &mut String, gathered: &Gathered) {
             ]
         });
     let rows: Vec<_> = rows.collect();
-    let head = ["Level", "Digest of its mechanisms", "Runs"].map(str::to_owned);
+    let head = ["Level", "Digest of its mechanisms", "Runs"];
     out.push_str(&table("", &head, &rows));
     if gathered.isolation.len() > 1 {
         out.push_str("<p class=\"alert\">Not all runs were isolated alike.</p>\n");
@@ -225,7 +223,7 @@ fn accepted(out: &mut String, source: &Source<'_>) {
     let rows: Vec<_> = rows
         .map(|(reason, runs)| vec![short(reason, 300), count(runs)])
         .collect();
-    out.push_str(&table("", &["Change".into(), "Runs kept".into()], &rows));
+    out.push_str(&table("", &["Change", "Runs kept"], &rows));
 }
 
 /// ST-49
@@ -257,11 +255,7 @@ fn retried(out: &mut String, gathered: &Gathered) {
         format_args!(
             "<details><summary>{}</summary>{}</details>\n",
             counted(rows.len() as u64, "run"),
-            table(
-                "",
-                &["Run".into(), "Attempts".into(), "Ended".into()],
-                &rows
-            )
+            table("", &["Run", "Attempts", "Ended"], &rows)
         ),
     );
 }
@@ -286,5 +280,5 @@ fn warnings(out: &mut String, source: &Source<'_>, gathered: &Gathered) {
     let results =
         results.map(|(warning, runs)| vec![counted(*runs, "result"), short(warning, 400)]);
     let rows: Vec<_> = faults.chain(results).collect();
-    out.push_str(&table("", &["Where".into(), "What".into()], &rows));
+    out.push_str(&table("", &["Where", "What"], &rows));
 }

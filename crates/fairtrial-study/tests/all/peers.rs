@@ -1,6 +1,7 @@
 //! The same numbers from CPython itself. Skipped, with a word, where there is no `python3`.
 
 use fairtrial_study::{Random, TableRequest, canonical_json};
+use fairtrial_tests::note;
 use num_bigint::BigInt;
 
 /// What a script prints; none where there is no interpreter.
@@ -16,12 +17,7 @@ fn python(script: &str) -> Option<String> {
         Ok(output) if output.status.success() => String::from_utf8(output.stdout).ok(),
         Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stderr)),
         Err(error) => {
-            let mut out = std::io::stderr();
-            let said = std::io::Write::write_all(
-                &mut out,
-                format!("skipped: python3: {error}\n").as_bytes(),
-            );
-            said.expect("standard error takes it");
+            note(format!("skipped: python3: {error}"));
             None
         }
     }

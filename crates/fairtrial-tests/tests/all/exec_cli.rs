@@ -1,99 +1,13 @@
 //! `fairtrial exec` as a binary (EX-97, EX-98), and what it shows on a terminal (EX-80).
 
+mod interrupted;
+
 use fairtrial_exec::{DEFAULT_LEVEL, Level};
-use fairtrial_tests::{Process, Shell, note, wait_until};
-use rustix::process::{Signal, kill_process_group};
+use fairtrial_tests::Shell;
 use serde_json::{Value as Json, json};
 
 /// What people read is wrapped, placed and worded as this says.
-const HELP: &str = "\
-Run one call: a function of a Python file, or a command
-
-For a function, standard output holds its value as one line of JSON and nothing else; what it
-printed, and the report if it failed, go to standard error. A command's streams are passed through
-as they come; what is typed at a terminal reaches it unless this runs in the background.
-
-Usage: fairtrial exec FILE.py --function F [OPTIONS]
-       fairtrial exec [OPTIONS] -- ARGV...
-
-Arguments:
-  [FILE.py]
-          Python file that holds the function
-
-  [ARGV]...
-          Program and arguments, after `--`
-
-Options:
-      --json
-          Print the whole outcome as one line of JSON, and nothing else
-
-  -h, --help
-          Print help (see a summary with '-h')
-
-Function:
-  -f, --function <NAME>
-          Function to call
-
-      --args <JSON>
-          Its arguments, a JSON array
-
-      --kwargs <JSON>
-          Its keyword arguments, a JSON object
-
-      --python <PATH>
-          Interpreter: a path, or a name searched in PATH [default: python3]
-
-      --python-path <DIR>
-          Directory to import from before all others; may be repeated
-
-      --preload <MODULE>
-          Trusted module to import before the call; may be repeated
-
-Terms:
-      --timeout <TIME>
-          Longest run, as in `5s`, `250ms`, `2m`
-
-      --sandbox <LEVEL[,KEY=VALUE]>
-          Isolation: none, limits or strict, and options, as in `strict,network=loopback,read=/data`
-
-          Options, of which read, write, devices and cpus may be repeated: on_missing=fail|degrade,
-          network=none|loopback|host, read=PATH, write=PATH, scratch_bytes=SIZE|none,
-          scratch_inodes=N|none, address_space=SIZE, devices=nvidia, cpus=N or cpus=N-N.
-          FAIRTRIAL_SANDBOX replaces the default.
-
-      --env <NAME=VALUE>
-          Environment variable; may be repeated
-
-      --cwd <DIR>
-          Working directory [default: a scratch directory of the call's own]
-
-      --capture <SIZE>
-          Kept bytes of each output stream [default: 1M; a command's are kept for --json only]
-
-Limits:
-      --memory <SIZE>
-          Memory, as in `512M`, or `none` [default above level none: 80 % of what there is]
-
-      --cpu <TIME>
-          Processor time, as in `2s`, or `none`
-
-      --processes <N>
-          Processes and threads, or `none` [default above level none: 512]
-
-      --open-files <N>
-          Open files per process, or `none` [default above level none: 1024]
-
-      --file-size <SIZE>
-          Size of a file, and of the value, or `none` [default above level none: 1G]
-
-      --output <SIZE>
-          Output on both streams together, or `none` [default: 64M]
-
-Examples:
-  fairtrial exec solve.py --function solve --args '[3]' --timeout 5s
-  fairtrial exec solve.py --function solve --kwargs '{\"n\": 3}' --memory 512M --json
-  fairtrial exec --cwd . --timeout 1m -- make test
-";
+const HELP: &str = include_str!("exec_cli/help.txt");
 
 #[test]
 fn the_help_says_how_to_use_it() {
@@ -427,92 +341,6 @@ fn an_engine_error_exits_1() {
         );
         assert_eq!((run.code, &*run.stdout), (Some(1), ""), "{name}");
     }
-}
-
-/// EX-98: to the process alone, as `kill` sends it, and to its whole group, as a terminal does.
-#[tokio::test]
-async fn an_interrupt_exits_130_and_leaves_nothing() {
-    for (signal, group) in [
-        (Signal::INT, false),
-        (Signal::TERM, false),
-        (Signal::INT, true),
-        (Signal::HUP, false),
-        (Signal::HUP, true),
-    ] {
-        if signal == Signal::HUP && is_ignored(signal) {
-            note("skipped: SIGHUP is ignored here (`nohup`?), so in all that is started too");
-            continue;
-        }
-        let shell = Shell::new();
-        shell.program("double_fork.py");
-        let call = ["exec", "double_fork.py", "--function", "f"];
-        let running = shell.fairtrial(call).own_group().start();
-        let engine = running.pid().as_raw_nonzero().get().cast_unsigned();
-        let engine = Process::find(engine).expect("it runs");
-        // Launcher, zygote, worker and what the worker leaves behind.
-        wait_until("the call runs", || engine.descendants().len() >= 4).await;
-        let below = engine.descendants();
-        if group {
-            kill_process_group(running.pid(), signal).unwrap();
-        } else {
-            running.signal(signal);
-        }
-        let run = running.end();
-        assert_eq!(
-            (run.code, &*run.stdout, &*run.stderr),
-            (
-                Some(130),
-                "",
-                "interrupted: what was running has been killed\n"
-            ),
-            "{signal:?} {group}"
-        );
-        wait_until("nothing is left running", || {
-            shell.processes().is_empty() && !below.iter().any(|process| process.is_running())
-        })
-        .await;
-        assert!(shell.spilled().is_empty(), "{:?}", shell.spilled());
-    }
-}
-
-/// Whether this process, and so whatever it starts, ignores a signal.
-fn is_ignored(signal: Signal) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap();
-    ignored & (1 << (signal.as_raw() - 1)) != 0
-}
-
-/// EX-98: who ignores the hangup from the start goes on, as under `nohup`.
-#[test]
-fn a_hangup_that_is_ignored_interrupts_nothing() {
-    let shell = Shell::new();
-    let script = "echo here; read line; echo $line";
-    let call = ["exec", "--", "sh", "-c", script];
-    let mut running = shell.fairtrial(call).under("nohup").start();
-    assert_eq!(running.line(), "here\n");
-    running.signal(Signal::HUP);
-    running.say("on");
-    let run = running.end();
-    assert_eq!((run.code, &*run.stdout), (Some(0), "on\n"));
-}
-
-/// EX-98: an interrupt is also heard while a command waits for input, or is not there yet.
-#[tokio::test]
-async fn an_interrupt_while_input_is_awaited_exits_130() {
-    let shell = Shell::new();
-    let running = shell.fairtrial(["exec", "--", "cat"]).start();
-    let status = format!("/proc/{}/status", running.pid().as_raw_nonzero());
-    wait_until("it listens for signals", || {
-        let status = std::fs::read_to_string(&status).unwrap();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-        let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
-        caught & (1 << (Signal::INT.as_raw() - 1)) != 0
-    })
-    .await;
-    running.signal(Signal::INT);
-    assert_eq!(running.end().code, Some(130));
-    shell.assert_nothing_left();
 }
 
 /// EX-80

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fairtrial_exec::{Call, EngineError, Outcome, Verdict};
 use fairtrial_tests::bare;
-use fairtrial_tests::{Cli, Process, Story, json, running_with, wait_until};
+use fairtrial_tests::{Cli, Process, Story, json, note, running_with, wait_until};
 use rustix::process::Signal;
 
 pub(crate) const PID: &str = "import os\ndef f(): return os.getpid()\n";
@@ -264,8 +264,7 @@ async fn nothing_outlives_a_killed_engine_whose_sockets_are_held_open() {
 
 /// Says which mechanism a test would have needed.
 pub(crate) fn skip(missing: &str) {
-    use std::io::Write;
-    writeln!(std::io::stderr(), "skipped: needs {missing}").expect("stderr is open");
+    note(format!("skipped: needs {missing}"));
 }
 
 // ---- workers -----------------------------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 //! Intervals in rows, over the blocks they are made of.
 
+use fairtrial_document::html::{put, short};
+
 use super::{Axis, Band, area, line, open};
-use crate::report::html::{put, ratio, short};
+use crate::report::figures::ratio;
 
 const WIDTH: f64 = 960.0;
 const ROW: f64 = 30.0;

@@ -1,8 +1,9 @@
 //! A small chart of one side's blocks in their order: drift, outliers and disturbed blocks show here.
 
+use fairtrial_document::html::put;
+
 use super::{Axis, Band, area, line, open};
 use crate::report::blocks::Point;
-use crate::report::html::put;
 
 const WIDTH: f64 = 300.0;
 const HEIGHT: f64 = 118.0;

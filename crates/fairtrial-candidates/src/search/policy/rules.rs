@@ -5,10 +5,8 @@ use super::super::ask::{Ask, Kind, ProposalId, RequestId};
 use super::super::ledger::{Fate, Found, Record};
 use super::requested::{Held, Requested, Standing};
 use super::{Checked, Search};
+use crate::cases;
 use crate::measure::{Placing, Report, Verdict};
-
-/// Failures that are the engine's own (CA-56).
-const INFRA: &str = "infra";
 
 /// A request that is to be made when there is room.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,7 +198,9 @@ impl Search {
             } => {
                 let share = *differing as f64 / (*cases).max(1) as f64;
                 let rule = &self.settings.repair;
-                let is_near = *differing > 0 && share <= rule.max_diff_share && kind != INFRA;
+                // What the engine itself failed at says nothing of the candidate (CA-56).
+                let is_known = *kind != cases::FailureKind::Infra;
+                let is_near = *differing > 0 && share <= rule.max_diff_share && is_known;
                 let repairs = self.count(|kind, _| kind == Kind::Repair);
                 if *generation == 1 && is_near && repairs < rule.max && self.still_repairs() {
                     self.want(Wanted::of_one(Kind::Repair, id));

@@ -7,12 +7,12 @@ use std::time::Duration;
 use fairtrial_exec::{Level, Limits, Network, Resource, Sandbox};
 use serde_json::json;
 
-use crate::measure::{Metric, Settings};
+use crate::measure::{self, Metric};
+use crate::search::{Adaptive, Budget, HttpSettings, Refine, Repair, Settings};
 use crate::spec::{
-    Adaptive, BaseRef, Baseline, Bench, BenchCommand, Budget, Build, Command, CommandProposer, Env,
-    Git, HttpProposer, Judge, Loops, Measure, OutputCheck, Pin, Profile, Proposer, Provider,
-    Refine, Repair, ResultsKind, Search, Shared, SharedMode, Source, Spec, SpecPath, TestCommand,
-    Tiebreak, Upper, Workspace,
+    BaseRef, Baseline, Bench, BenchCommand, Build, Command, CommandProposer, Env, Git, Judge,
+    Loops, Measure, OutputCheck, Pin, Profile, Proposer, Provider, ResultsKind, Search, Shared,
+    SharedMode, Source, Spec, SpecPath, TestCommand, Tiebreak, Upper, Workspace,
 };
 use crate::stage::{DEFAULT_PROTECT, TreePath};
 
@@ -117,7 +117,10 @@ fn a_file_of_the_required_keys_has_every_default() {
     assert_eq!(spec.repo.path, Path::new("/project"));
     assert_eq!(spec.places.file, Some(PathBuf::from("/project/EVAL.yaml")));
     assert_eq!(spec.places.directory(), Path::new("/project"));
-    assert_eq!(spec.measure.settings(Metric::Wall), Settings::default());
+    assert_eq!(
+        spec.measure.settings(Metric::Wall),
+        measure::Settings::default()
+    );
 }
 
 /// The table of section 2, in what has keys of its own.
@@ -155,7 +158,7 @@ fn what_is_optional_has_its_own_defaults() {
     };
     assert_eq!(spec.bench, Bench::Commands(vec![bench]));
     let search = Search {
-        proposer: Some(Proposer::Http(HttpProposer {
+        proposer: Some(Proposer::Http(HttpSettings {
             base_url: "https://x".into(),
             model: "m".into(),
             api_key_env: "OPENAI_API_KEY".into(),
@@ -164,25 +167,27 @@ fn what_is_optional_has_its_own_defaults() {
             max_tokens: None,
             temperature: None,
         })),
-        concurrency: 4,
-        repair: Repair {
-            max: 3,
-            stop_at_correct: 2,
-            max_diff_share: 0.3,
-        },
-        refine: Refine {
-            top: 3,
-            batch: true,
-        },
-        adaptive: Adaptive {
-            per_lineage: 2,
-            total: 4,
-        },
-        budget: Budget {
-            candidates: 50,
-            requests: 100,
-            wall: None,
-            tokens: None,
+        settings: Settings {
+            concurrency: 4,
+            repair: Repair {
+                max: 3,
+                stop_at_correct: 2,
+                max_diff_share: 0.3,
+            },
+            refine: Refine {
+                top: 3,
+                batch: true,
+            },
+            adaptive: Adaptive {
+                per_lineage: 2,
+                total: 4,
+            },
+            budget: Budget {
+                candidates: 50,
+                requests: 100,
+                wall: None,
+                tokens: None,
+            },
         },
     };
     assert_eq!(spec.search, Some(search));
@@ -329,25 +334,27 @@ fn every_key_is_read() {
         profile: Profile::Off,
         search: Some(Search {
             proposer: None,
-            concurrency: 2,
-            repair: Repair {
-                max: 1,
-                stop_at_correct: 0,
-                max_diff_share: 0.5,
-            },
-            refine: Refine {
-                top: 1,
-                batch: false,
-            },
-            adaptive: Adaptive {
-                per_lineage: 0,
-                total: 0,
-            },
-            budget: Budget {
-                candidates: 5,
-                requests: 6,
-                wall: Some(seconds(7200)),
-                tokens: Some(1000),
+            settings: Settings {
+                concurrency: 2,
+                repair: Repair {
+                    max: 1,
+                    stop_at_correct: 0,
+                    max_diff_share: 0.5,
+                },
+                refine: Refine {
+                    top: 1,
+                    batch: false,
+                },
+                adaptive: Adaptive {
+                    per_lineage: 0,
+                    total: 0,
+                },
+                budget: Budget {
+                    candidates: 5,
+                    requests: 6,
+                    wall: Some(seconds(7200)),
+                    tokens: Some(1000),
+                },
             },
         }),
         output: path("results"),

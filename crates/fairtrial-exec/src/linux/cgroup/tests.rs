@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::skipped::skipped;
 
 const MIB: u64 = 1 << 20;
 
@@ -31,7 +32,7 @@ fn name() -> EngineName {
 /// Leaves that have these parts; they go even when the test fails.
 fn leaves_by(access: &Access, parts: &[Part]) -> Option<Leaves> {
     if let Some(reason) = parts.iter().find_map(|part| access.via(*part).err()) {
-        say(&format!("skipped: {reason}"));
+        skipped(reason);
         return None;
     }
     Some(Leaves::new(access, &name()).unwrap())

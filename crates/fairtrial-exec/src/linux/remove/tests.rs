@@ -9,6 +9,7 @@ use rustix::fs::{CWD, mkdirat, mkfifoat};
 use tempfile::TempDir;
 
 use super::*;
+use crate::skipped::skipped;
 
 /// A directory `victim` to remove, beside a `bystander` that must not be touched.
 struct Scene(TempDir);
@@ -186,10 +187,10 @@ fn an_immutable_file_is_reported_and_all_beside_it_goes() {
         fs::write(scene.victim().join(beside), b"").unwrap();
     }
     let Ok(flags) = rustix::fs::ioctl_getflags(&stuck) else {
-        return skipped("file attributes");
+        return skipped("this machine lacks file attributes");
     };
     if rustix::fs::ioctl_setflags(&stuck, flags | rustix::fs::IFlags::IMMUTABLE).is_err() {
-        return skipped("the right to make a file immutable");
+        return skipped("this machine lacks the right to make a file immutable");
     }
     let error = scene.remove().unwrap_err();
     rustix::fs::ioctl_setflags(&stuck, flags).unwrap();
@@ -204,9 +205,4 @@ fn an_immutable_file_is_reported_and_all_beside_it_goes() {
     }
     assert_eq!(left, 2, "the file and the directory it is in");
     scene.expect_gone();
-}
-
-#[expect(clippy::print_stderr, reason = "a skipped test says what was missing")]
-fn skipped(missing: &str) {
-    eprintln!("skipped: this machine lacks {missing}");
 }

@@ -1,3 +1,4 @@
+use super::words::stacks;
 use super::*;
 
 /// EX-96

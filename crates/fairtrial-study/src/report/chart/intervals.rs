@@ -1,7 +1,8 @@
 //! Intervals in rows, over the values they are made of.
 
 use super::{Axis, WIDTH, open};
-use crate::report::html::{brief, put, short};
+use crate::html::{put, short};
+use crate::report::figures::brief;
 use crate::stats::Interval;
 
 /// Rows that one chart holds.

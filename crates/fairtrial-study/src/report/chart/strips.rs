@@ -1,8 +1,9 @@
 //! When the runs of an invocation ran.
 
 use super::{Axis, WIDTH, open};
+use crate::html::put;
 use crate::journal::Status;
-use crate::report::html::{duration, put};
+use crate::report::figures::duration;
 use crate::report::timeline::{MOST_BARS, STATUSES, Strip};
 
 const LEFT: f64 = 70.0;

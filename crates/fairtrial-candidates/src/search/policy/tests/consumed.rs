@@ -83,7 +83,7 @@ impl World {
             0..=2 => Found::Correct,
             3 | 4 => mismatch(1 + self.random.below(4), 10),
             _ => Found::Failed {
-                kind: "infra".to_owned(),
+                kind: cases::FailureKind::Infra,
                 differing: 0,
                 cases: 0,
             },

@@ -21,7 +21,7 @@ fn the_access_that_this_machine_offers_is_found() {
     say(&format!("{:?}, not {:?}", access.kind(), access.rejected()));
     let hybrid = host.place(Which::V1("memory")).is_ok() && host.place(Which::V1("pids")).is_ok();
     if !hybrid || !rustix::process::geteuid().is_root() {
-        return say("skipped: not root on a hybrid machine");
+        return skipped("not root on a hybrid machine");
     }
     assert_eq!(access.kind(), Kind::Hybrid);
     assert_eq!(
@@ -80,7 +80,7 @@ fn a_cgroup_that_holds_processes_hands_on_no_controllers() {
     let engine = leaves.engine_group(Part::Kill).unwrap();
     let dir = &group::open(engine, &*leaf.slot().to_string()).unwrap();
     let Some(controller) = group::controllers(engine).first().cloned() else {
-        return say("skipped: no v2 controller is free to be tried");
+        return skipped("no v2 controller is free to be tried");
     };
     let mut child = run_in(&leaf, "read x");
     assert_eq!(group::enable(engine, &[&controller]), []);
@@ -131,7 +131,7 @@ fn cgroups_that_cannot_be_written_or_seen_are_no_access() {
     let look = || {
         // SAFETY: takes numbers only; from here on this thread, which ends soon, has mounts of its own.
         if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
-            return say("skipped: no mount namespace to be had");
+            return skipped("no mount namespace to be had");
         }
         mount(c"/", None, libc::MS_REC | libc::MS_PRIVATE);
         let host = Host::read().unwrap();
