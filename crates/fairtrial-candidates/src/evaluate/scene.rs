@@ -13,11 +13,12 @@ use fairtrial_exec::{
 
 use super::base::DirectoryBase;
 use super::correctness::{Checking, Guard};
+use super::directory::{self, Holds, LOGS, Onset};
 use super::error::EvaluateError;
 use super::evaluator::Evaluator;
 use super::event::Event;
 use super::ground::{Ground, Kind};
-use super::journal::{JOURNAL, Journal, read_journal};
+use super::journal::{JOURNAL, Journal};
 use super::layers::Layers;
 use super::machine::available_memory;
 use super::prepare::{Places, freeze, list, protect};
@@ -63,6 +64,14 @@ impl Scene {
 }
 
 impl Scene {
+    /// The base cannot be used: the next evaluation here begins anew. What candidates did is never forgotten.
+    pub(crate) fn forget(&mut self) {
+        if self.past.checked.is_empty() {
+            // If this cannot be written either, the base's own error says more.
+            self.telling.keep(&Record::Forgotten).ok();
+        }
+    }
+
     /// Warns if the user's own tree was changed meanwhile (CA-30).
     pub(crate) fn look_at_the_tree(&mut self) {
         let Some(Watch { tree, scope }) = self.watch.take() else {
@@ -78,6 +87,14 @@ impl Scene {
             )));
         }
     }
+}
+
+/// The record that is to be opened.
+#[derive(Clone, Copy)]
+struct Opening<'a> {
+    places: &'a Places,
+    past: &'a Past,
+    onset: Onset,
 }
 
 /// The user's own tree, looked at before and after.
@@ -147,11 +164,11 @@ impl Evaluator {
     pub(super) async fn begin(
         &self,
         places: &Places,
-        resume: bool,
+        onset: Onset,
         audience: Audience,
     ) -> Result<Scene, EvaluateError> {
         let begun = Instant::now();
-        let past = self.past(&places.output, resume)?;
+        let past = self.past(&places.output, onset)?;
         self.sweep()?;
         let root = self.store.workspace_dir()?;
         let room = directory(root.path(), "room")?;
@@ -227,12 +244,17 @@ impl Evaluator {
             tests: self.spec.tests.clone(),
             plugin: plugin(root.path())?,
             built: directory(root.path(), "built")?,
-            logs: places.output.join("logs"),
+            logs: places.output.join(LOGS),
             judged: directory(root.path(), "judged")?,
             processes: AtomicU64::new(0),
         };
         let machine = Machine::here(&self.node);
-        let telling = self.record(places, &past, &facts, &provided, &machine, audience)?;
+        let record = Opening {
+            places,
+            past: &past,
+            onset,
+        };
+        let telling = self.record(&record, &facts, &provided, &machine, audience)?;
         telling.tell(Event::Snapshot {
             hash: facts.hash.clone(),
             base: facts.label.clone(),
@@ -274,29 +296,31 @@ impl Evaluator {
     }
 
     /// What an earlier process left on record; checked before anything is made (CA-96).
-    fn past(&self, output: &Path, resume: bool) -> Result<Past, EvaluateError> {
-        let holds = fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_some());
-        let journal = output.join(JOURNAL);
-        match (resume, holds) {
-            (false, true) => return Err(EvaluateError::NotEmpty(output.to_owned())),
-            (true, true) if journal.exists() => {}
-            (true, true) if !is_hardly_begun(output) => {
-                let problem = format!(
-                    "`{}` is not empty, and no evaluation was begun in it: there is nothing to go on with",
-                    output.display()
-                );
-                return Err(EvaluateError::Invalid(problem));
+    pub(super) fn past(&self, output: &Path, onset: Onset) -> Result<Past, EvaluateError> {
+        directory::check(output)?;
+        let place = || output.to_owned();
+        match (onset, directory::look(output)) {
+            (Onset::Begin, Holds::Evaluation(_)) => Err(EvaluateError::NotEmpty(place())),
+            (Onset::Begin | Onset::Fresh, Holds::Others) => Err(EvaluateError::Occupied(place())),
+            (Onset::Resume, Holds::Nothing | Holds::Others) => {
+                Err(EvaluateError::NothingToResume(place()))
             }
-            _ => return Ok(Past::default()),
+            (Onset::Resume, Holds::Evaluation(past)) => self.same(*past?, output),
+            (_, Holds::Nothing | Holds::Forgotten) | (Onset::Fresh, Holds::Evaluation(_)) => {
+                Ok(Past::default())
+            }
         }
-        let past: Past = read_journal::<Record>(&journal)?.into_iter().collect();
+    }
+
+    /// What is on record, if it is of the same evaluation.
+    fn same(&self, past: Past, output: &Path) -> Result<Past, EvaluateError> {
         let Some(begun) = &past.begun else {
             return Ok(past);
         };
         if begun.version != JOURNAL_VERSION {
             let problem = format!(
                 "`{}` was written by another version of Fairtrial",
-                journal.display()
+                output.join(JOURNAL).display()
             );
             return Err(EvaluateError::Invalid(problem));
         }
@@ -305,7 +329,7 @@ impl Evaluator {
         match changed.is_empty() {
             true => Ok(past),
             false => Err(EvaluateError::Invalid(format!(
-                "the evaluation file has changed since it began: `{}` (put it back, or begin anew: remove `{}`, or name another directory)",
+                "the evaluation file has changed since it began: `{}` (put it back, or begin anew with `fresh`, or name another directory than `{}`)",
                 changed.join("`, `"),
                 output.display()
             ))),
@@ -314,18 +338,29 @@ impl Evaluator {
 
     fn record(
         &self,
-        places: &Places,
-        past: &Past,
+        opening: &Opening<'_>,
         base: &BaseFacts,
         provided: &Provided,
         machine: &Machine,
         audience: Audience,
     ) -> Result<Telling, EvaluateError> {
+        let Opening {
+            places,
+            past,
+            onset,
+        } = *opening;
         let output = &places.output;
-        let failed = || EvaluateError::attempting(format!("making `{}`", output.display()));
-        fs::create_dir_all(output).map_err(failed())?;
-        fs::write(output.join(IGNORE), IGNORE_ALL).map_err(failed())?;
-        let (journal, _) = Journal::open::<Record>(&output.join(JOURNAL))?;
+        directory::make(output)?;
+        let journal = match past.begun {
+            Some(_) => Journal::open::<Record>(&output.join(JOURNAL))?.0,
+            None => {
+                let mut journal = Journal::hold(&output.join(JOURNAL))?;
+                // Another may have begun, and ended, while the base was being frozen.
+                self.past(output, onset)?;
+                directory::clear(output, &mut journal)?;
+                journal
+            }
+        };
         let mut telling = Telling::new(journal, output, audience)?;
         let (base, machine) = (base.clone(), machine.clone());
         telling.keep(&match past.begun {
@@ -529,23 +564,6 @@ fn hidden_output(places: &Places, root: &ScratchRoot) -> Option<PathBuf> {
     let is_needed = [root.path(), &places.root].map(|place| place.starts_with(&output));
     (!is_needed.contains(&true)).then_some(output)
 }
-
-/// Keeps what is in the output directory out of the user's repository.
-const IGNORE: &str = ".gitignore";
-
-/// Whether a directory has nothing but what comes before the journal: somebody was killed in between.
-fn is_hardly_begun(output: &Path) -> bool {
-    let ours = |entry: std::io::Result<fs::DirEntry>| {
-        let place = entry.map(|entry| entry.path());
-        place.is_ok_and(|place| {
-            place.ends_with(IGNORE)
-                && fs::read(place).is_ok_and(|text| IGNORE_ALL.as_bytes().starts_with(&text))
-        })
-    };
-    fs::read_dir(output).is_ok_and(|mut entries| entries.all(ours))
-}
-
-const IGNORE_ALL: &str = "*\n";
 
 fn plugin(root: &Path) -> Result<PathBuf, EvaluateError> {
     let place = directory(root, PLUGIN)?;
