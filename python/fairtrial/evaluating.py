@@ -24,6 +24,7 @@ def evaluate(
     spec: str | os.PathLike[str] | Mapping[str, Any],
     *,
     resume: bool = False,
+    fresh: bool = False,
     on_event: Callable[[dict[str, Any]], object] | None = None,
     proposer: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     **unknown: NoReturn,
@@ -34,9 +35,10 @@ def evaluate(
     is wrong with it is a `ValueError` with a line for each fault. That no candidate is correct raises nothing; that the
     evaluation could not be made is an `EngineError`.
 
-    `resume` goes on with what is in the `output` directory already; without it, that must be empty. `on_event` is
-    called in this thread with each event, a dict; what it raises is logged, and while it is slow the evaluation goes
-    on. Ctrl-C ends all that runs before `KeyboardInterrupt` is raised.
+    `resume` goes on with the evaluation in the `output` directory; `fresh` begins anew there, and removes what it left.
+    Without either, that directory must be empty (a `FileExistsError` says that it is not); if the last evaluation there
+    found its base unusable, the next begins anew in any case. `on_event` is called in this thread with each event, a
+    dict; what it raises is logged, and while it is slow the evaluation goes on. Ctrl-C ends all that runs before `KeyboardInterrupt` is raised.
 
     `proposer` is asked for candidates, as `search` in the spec says, in the place of whom that names. It is called in
     threads of its own with a request, a dict with `kind`, `n`, `base`, `parents` and `ancestry`, and returns
@@ -63,6 +65,9 @@ def evaluate(
     """
     refuse_unknown(evaluate, unknown)
     check_flag("resume", resume)
+    check_flag("fresh", fresh)
+    if resume and fresh:
+        raise ValueError("`resume` goes on with what `fresh` would remove; give one of them")
     for name, given in (("on_event", on_event), ("proposer", proposer)):
         if given is not None and not callable(given):
             raise TypeError(f"`{name}` must be a callable, not {given!r}")
@@ -74,7 +79,8 @@ def evaluate(
         _lifetime.lifetime.add(owner, _lifetime.lifetime.backends)
     try:
         with _answered(requests, proposer):
-            return EvaluationReport._read(evaluator.evaluate(resume, None if on_event is None else _teller(on_event)))
+            told = None if on_event is None else _teller(on_event)
+            return EvaluationReport._read(evaluator.evaluate(resume, fresh, told))
     finally:
         owner.shutdown(True, True, 0.0)
 

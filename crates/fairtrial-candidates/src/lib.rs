@@ -15,7 +15,7 @@ pub mod spec;
 pub mod stage;
 
 pub use cases::FailureKind;
-pub use evaluate::{Checklist, EvaluateError, Evaluator, Event, State};
+pub use evaluate::{Checklist, EvaluateError, Evaluator, Event, Onset, State};
 pub use evaluation::{
     BaseFacts, BaselineFacts, BenchFacts, CaseCounts, Costs, Evaluation, EvaluationReport,
     FunctionProfile, InstructionCount, LineProfile, Machine, Measurement, MedianMetrics,

@@ -10,7 +10,7 @@ use crate::measure::{
     self, Bench, Counts, Entrant, Metric, Placing, Purpose, Race, Recorded, Report, Run, Settings,
     Side,
 };
-use crate::spec::{self, Spec};
+use crate::spec::{self, Invalid, Spec};
 
 /// What is to be judged by; where nothing is said, as before.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,7 +36,8 @@ impl EvaluationReport {
         };
         let asked = terms.applied_to(self.spec.clone());
         // Read as a file would be: the same terms are refused.
-        let spec = Spec::from_json(asked.clone(), Path::new("/"))?;
+        let spec = Spec::from_json(asked.clone(), Path::new("/"));
+        let spec = spec.map_err(|invalid| terms.refused(&invalid))?;
         let metric = terms.metric.unwrap_or(measurement.metric);
         let settings = spec.measure.settings(metric);
         let mut again = self.clone();
@@ -45,6 +46,7 @@ impl EvaluationReport {
             measurement.metric = metric;
         }
         let rounds = Rounds {
+            is_other_metric: terms.metric.is_some(),
             settings,
             counts: counts(&spec, &self.evaluations),
             benches: benches(&spec),
@@ -138,9 +140,41 @@ impl Rescoring {
     }
 }
 
+impl Rescoring {
+    /// What is wrong, by the name that it was given by: the spec on record was fine without. Only the share of wrong
+    /// verdicts has to agree with what stays as it is.
+    fn refused(&self, invalid: &Invalid) -> EvaluateError {
+        let Some(fault) = invalid.faults.first() else {
+            return EvaluateError::Invalid(invalid.to_string());
+        };
+        let terms = [
+            ("min_effect", self.min_effect.is_some()),
+            ("metric", self.metric.is_some()),
+            ("alpha", self.alpha.is_some()),
+        ];
+        let given = |(term, is_given): &&(&str, bool)| {
+            let is_its_own = fault.place.file.ends_with(&format!("measure.{term}"));
+            *is_given && (is_its_own || *term == "alpha")
+        };
+        match terms.iter().find(given) {
+            None => EvaluateError::Invalid(invalid.to_string()),
+            Some(&(term, _)) => {
+                let own = fault.message.strip_prefix(&format!("`{term}` "));
+                let problem = own.map_or_else(
+                    || format!("is too small: {}", fault.message),
+                    ToOwned::to_owned,
+                );
+                EvaluateError::Term { term, problem }
+            }
+        }
+    }
+}
+
 /// What all races of an evaluation share.
 struct Rounds {
     settings: Settings,
+    /// Whether somebody asked for the metric.
+    is_other_metric: bool,
     benches: Vec<Bench>,
     changed_lines: HashMap<String, u64>,
     /// What was counted; none at all where ties are left as they are.
@@ -203,7 +237,13 @@ impl Rounds {
         if let Some(counts) = &self.counts {
             race = race.breaking_ties(counts.clone());
         }
-        measure::rescore(race, recorded).map_err(|failed| invalid(failed.to_string()))
+        measure::rescore(race, recorded).map_err(|failed| match self.is_other_metric {
+            true => EvaluateError::Term {
+                term: "metric",
+                problem: format!("cannot be `{}`: {}", self.settings.metric, failed.why),
+            },
+            false => invalid(failed.to_string()),
+        })
     }
 }
 

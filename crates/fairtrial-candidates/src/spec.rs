@@ -8,6 +8,7 @@ mod bench;
 mod changes;
 mod command;
 mod field;
+mod guesses;
 mod json_node;
 mod load;
 mod measure;

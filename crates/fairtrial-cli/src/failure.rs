@@ -11,6 +11,8 @@ use crate::exit_code::ExitCode;
 pub(crate) enum Failure {
     /// Bad usage or a bad file: one line, `place: what (hint)`. Nothing was started.
     Usage(String),
+    /// What was asked for cannot be done on the base: one line, as above, of what only running it showed.
+    Base(String),
     /// The machine or the engine stood in the way.
     Engine {
         /// What was attempted.
@@ -43,7 +45,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::BadUsage,
-            Self::Engine { .. } => ExitCode::EngineFailed,
+            Self::Base(_) | Self::Engine { .. } => ExitCode::EngineFailed,
             Self::Interrupted => ExitCode::Interrupted,
         }
     }

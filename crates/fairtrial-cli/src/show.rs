@@ -23,7 +23,7 @@ pub(crate) fn failure(failure: &Failure) -> ExitCode {
 /// A bad usage is one line; a failed engine says what was attempted and every cause below it.
 fn failure_text(failure: &Failure) -> String {
     match failure {
-        Failure::Usage(line) => format!("{line}\n"),
+        Failure::Usage(line) | Failure::Base(line) => format!("{line}\n"),
         Failure::Interrupted => "interrupted: what was running has been killed\n".into(),
         Failure::Engine { attempt, cause } => {
             let mut text = format!("error: {attempt}\n");

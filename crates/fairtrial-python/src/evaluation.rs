@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use fairtrial_candidates::spec::Spec;
 use fairtrial_candidates::{
-    EvaluateError, EvaluationReport, Evaluator as CandidateEvaluator, Event,
+    EvaluateError, EvaluationReport, Evaluator as CandidateEvaluator, Event, Onset,
 };
 use fairtrial_exec::{Backend as _, Shutdown};
-use pyo3::exceptions::{PyFileExistsError, PyValueError};
+use pyo3::exceptions::{PyFileExistsError, PyFileNotFoundError, PyValueError};
 use pyo3::prelude::*;
 use tokio::sync::{mpsc, watch};
 
@@ -54,7 +54,18 @@ impl Evaluator {
 
     /// Makes the evaluation, and gives its report as JSON. `told` hears every event, on this thread, and raises only what
     /// a signal's handler raises; that is raised here after all that ran has ended.
-    fn evaluate(&self, py: Python<'_>, resume: bool, told: Option<Py<PyAny>>) -> PyResult<String> {
+    fn evaluate(
+        &self,
+        py: Python<'_>,
+        resume: bool,
+        fresh: bool,
+        told: Option<Py<PyAny>>,
+    ) -> PyResult<String> {
+        let onset = match (resume, fresh) {
+            (true, _) => Onset::Resume,
+            (false, true) => Onset::Fresh,
+            (false, false) => Onset::Begin,
+        };
         let evaluator = Arc::clone(self.evaluator.get()?);
         let (stop, stopped) = watch::channel(false);
         let news = Arc::new(Mailbox::default());
@@ -63,7 +74,7 @@ impl Evaluator {
             .name("fairtrial-evaluation".into())
             .spawn(move || {
                 let ending = ending; // however it ends
-                perform(&evaluator, resume, stopped, &ending.0)
+                perform(&evaluator, onset, stopped, &ending.0)
             })
             .map_err(|error| EngineError::new_err(format!("cannot start a thread: {error}")))?;
         let mut interrupt = None;
@@ -150,7 +161,7 @@ fn hear(py: Python<'_>, news: &Mailbox<Event>, listener: Option<&Py<PyAny>>) -> 
 
 fn perform(
     evaluator: &CandidateEvaluator,
-    resume: bool,
+    onset: Onset,
     mut stopped: watch::Receiver<bool>,
     news: &Mailbox<Event>,
 ) -> PyResult<EvaluationReport> {
@@ -164,7 +175,7 @@ fn perform(
             tokio::select! {
                 biased;
                 _ = stopped.wait_for(|stop| *stop) => None,
-                ended = evaluator.evaluate(resume, events) => Some(ended),
+                ended = evaluator.evaluate(onset, events) => Some(ended),
             }
         };
         let mut work = pin!(work);
@@ -198,9 +209,18 @@ pub(crate) fn refused(error: EvaluateError) -> PyErr {
     match error {
         EvaluateError::Invalid(problem) => wrong(problem),
         EvaluateError::NotEmpty(path) => PyFileExistsError::new_err(format!(
-            "`{}` is not empty; go on with it by `resume=True`, or remove it, or name another `output`",
+            "`{}` holds an evaluation; go on with it by `resume=True`, begin anew by `fresh=True`, or name another `output`",
             path.display()
         )),
+        EvaluateError::Occupied(path) => PyFileExistsError::new_err(format!(
+            "`{}` is not empty, and holds no evaluation; name another `output`",
+            path.display()
+        )),
+        EvaluateError::NothingToResume(path) => PyFileNotFoundError::new_err(format!(
+            "`{}` holds no evaluation: there is nothing to go on with; leave out `resume` to begin one",
+            path.display()
+        )),
+        error @ EvaluateError::Term { .. } => wrong(error),
         EvaluateError::Engine(error) => engine_error(error),
         error => EngineError::new_err(error.to_string()),
     }

@@ -210,6 +210,11 @@ def test_a_mapping_that_holds_itself_is_refused(project):
         (lambda spec: ft.evaluate(3), TypeError, "`spec` must be a path or a mapping"),
         (lambda spec: ft.evaluate(""), ValueError, "`spec` is empty"),
         (lambda spec: ft.evaluate(spec, resume="yes"), ValueError, "`resume` must be True or False"),
+        (lambda spec: ft.evaluate(spec, fresh=1), ValueError, "`fresh` must be True or False"),
+        (lambda spec: ft.evaluate(spec, fresh=True, resume=True), ValueError, "give one of them"),
+        (lambda spec: ft.evaluate(spec, resume=True), FileNotFoundError, "nothing to go on with; leave out `resume`"),
+        (lambda spec: ft.evaluate(spec | {"output": "rivals.jsonl"}), ValueError, "results cannot be written to"),
+        (lambda spec: ft.evaluate(spec | {"output": "repo"}), FileExistsError, "holds no evaluation; name another"),
         (lambda spec: ft.evaluate(spec, on_event=3), TypeError, "`on_event` must be a callable"),
         (lambda spec: ft.evaluate(spec, proposer="x"), TypeError, "`proposer` must be a callable"),
         (lambda spec: ft.evaluate(spec, proposer=print), ValueError, "spec: `search` is missing"),
@@ -240,6 +245,17 @@ def test_results_that_are_there_are_not_overwritten(project):
     assert lasting(again) == lasting(report) and again.to_dict()["costs"]["processes"] == 0
     with pytest.raises(ValueError, match=r"has changed since it began: .*`tests\[0\]\.command`"):
         ft.evaluate(project.spec(tests=[{"command": "true"}]), resume=True)
+    fresh = ft.evaluate(project.spec(tests=[{"command": "true"}]), fresh=True)
+    assert all(one.is_correct for one in fresh.evaluations)
+
+
+def test_a_base_that_could_not_be_used_is_tested_again(project):
+    """CA-96"""
+    with pytest.raises(ft.EngineError, match="baseline unusable"):
+        ft.evaluate(project.spec(tests=[{"command": ["no-such-program"]}]))
+    with pytest.raises(ft.EngineError, match=r"^bench\[0\]\.command: baseline unusable: .*; mend it"):
+        ft.evaluate(project.spec(bench=[{"command": "exit 3"}]))
+    assert ft.evaluate(project.spec()).evaluations
 
 
 # -- events

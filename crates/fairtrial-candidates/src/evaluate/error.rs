@@ -12,12 +12,29 @@ pub enum EvaluateError {
     /// What was asked for makes no sense here: a file, a commit, a directory.
     #[error("{0}")]
     Invalid(String),
-    /// Results are where they would go, and nobody asked to go on with them (CA-96).
-    #[error("`{}` is not empty (go on with it by --resume, or remove it, or name another directory)", .0.display())]
+    /// An evaluation is where results would go, and nobody said what is to become of it (CA-96).
+    #[error("`{}` is not empty: it holds an evaluation (go on with it by --resume, begin anew by --fresh, or name another directory by --output)", .0.display())]
     NotEmpty(PathBuf),
+    /// Something else is there.
+    #[error("`{}` is not empty, and holds no evaluation (name another directory by --output)", .0.display())]
+    Occupied(PathBuf),
+    /// No evaluation is there.
+    #[error("`{}` holds no evaluation: there is nothing to go on with (leave out --resume to begin one)", .0.display())]
+    NothingToResume(PathBuf),
+    /// What is to be judged by makes no sense.
+    #[error("`{term}` {problem}")]
+    Term {
+        /// `alpha`, `min_effect` or `metric`.
+        term: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The base cannot be compared with.
     #[error("baseline unusable: {0}")]
     Baseline(String),
+    /// Nothing can be measured: a bench command fails in the base.
+    #[error("{0}")]
+    Bench(Fault),
     /// The machine, or a program that is not a candidate's, would not do its part.
     #[error("{0}")]
     Failed(String),

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use fairtrial_exec::{EngineError, LocalBackend, LocalConfig, MachineLock, Store};
 use tokio::sync::mpsc;
 
 use super::asking::Asking;
+use super::baseline::BaseRuns;
 use super::checklist::Checklist;
 use super::course::{Course, Start};
+use super::directory::{Onset, PROPOSER_LOG};
 use super::error::EvaluateError;
 use super::event::Event;
 use super::field::Field;
@@ -92,14 +95,20 @@ impl Evaluator {
     ///
     /// # Errors
     /// Something is not as the file says.
-    pub async fn check(&self) -> Result<Checklist, EvaluateError> {
+    pub async fn check(&self, onset: Onset) -> Result<Checklist, EvaluateError> {
         let places = Places::check(&self.spec)?;
+        // The plan is of interest all the same.
+        let taken = match self.past(&places.output, onset) {
+            Err(taken @ EvaluateError::NotEmpty(_)) => Some(taken.to_string()),
+            past => past.map(|_| None)?,
+        };
         let newcomers = given(&self.spec)?;
         Means::find(&self.spec, &self.host_env)?;
         self.sweep()?;
         let root = self.store.workspace_dir()?;
         let room = directory(root.path(), "room")?;
         let listing = list(&self.spec, &places, &self.tools, &room).await?;
+        self.find_programs(&places, &listing)?;
         // In a store of its own, which goes with the room: ids are those of the evaluation, and no file is left.
         let frozen = freeze(&Store::at(root.path().join("store")), &listing).await?;
         let base = base_of(frozen.path(), &listing);
@@ -119,6 +128,7 @@ impl Evaluator {
         let warnings = warnings
             .chain(self.spec.idle_search())
             .chain(field.doubts(0))
+            .chain(taken)
             .collect();
         Ok(Checklist::new(
             &self.spec,
@@ -136,17 +146,19 @@ impl Evaluator {
     /// The evaluation cannot be made. That candidates fail is none.
     pub async fn evaluate(
         &self,
-        resume: bool,
+        onset: Onset,
         events: mpsc::UnboundedSender<Event>,
     ) -> Result<EvaluationReport, EvaluateError> {
         let audience = Audience(events);
         let places = Places::check(&self.spec)?;
         let newcomers = given(&self.spec)?;
         let means = Means::find(&self.spec, &self.host_env)?;
-        let mut scene = self.begin(&places, resume, audience).await?;
-        let base_runs = self.baseline(&mut scene).await?;
-        let races = means.map(|means| Races::new(&self.spec, means, &scene.past, &base_runs));
-        let races = races.transpose()?;
+        let mut scene = self.begin(&places, onset, audience).await?;
+        let usable = self.usable_base(means, &mut scene).await;
+        if usable.is_err() {
+            scene.forget();
+        }
+        let (base_runs, races) = usable?;
         let (asking, search) = self.search(&scene, races.is_some(), &places.output)?;
         let (base, terms) = (scene.base.clone(), scene.terms.clone());
         let mut course = Course::new(Start {
@@ -180,6 +192,24 @@ impl Evaluator {
             winner: report.winner.clone(),
         });
         Ok(report)
+    }
+
+    /// The base tested, and each bench command tried on it: that there is nothing to compare with is found before any
+    /// candidate is run.
+    async fn usable_base(
+        &self,
+        means: Option<Means>,
+        scene: &mut Scene,
+    ) -> Result<(BaseRuns, Option<Races>), EvaluateError> {
+        let base_runs = self.baseline(scene).await?;
+        let races = means.map(|means| Races::new(&self.spec, means, &scene.past, &base_runs));
+        let mut races = races.transpose()?;
+        if let Some(races) = &mut races {
+            let begun = Instant::now();
+            races.rehearse(scene).await?;
+            scene.costs.baseline_s += begun.elapsed().as_secs_f64();
+        }
+        Ok((base_runs, races))
     }
 
     /// Who is asked for more candidates, and what decides about it.
@@ -233,7 +263,7 @@ impl Evaluator {
                 let terms = CommandTerms {
                     cwd: self.spec.places.directory().to_owned(),
                     env: self.host_env.clone(),
-                    log: output.join("proposer.log"),
+                    log: output.join(PROPOSER_LOG),
                 };
                 let backend = Arc::new(LocalBackend::new(config));
                 Some(Proposer::Command(CommandProposer::new(

@@ -45,6 +45,19 @@ pub(crate) enum JournalError {
 impl Journal {
     /// Opens or begins the journal at `path`; gives it with what it holds.
     pub(crate) fn open<T: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<T>), JournalError> {
+        let mut journal = Self::hold(path)?;
+        let mut text = Vec::new();
+        let found = journal.file.read_to_end(&mut text);
+        found.map_err(|error| journal.failed(error))?;
+        let (records, whole) = read(path, &text)?;
+        if whole < text.len() {
+            journal.cut(whole as u64)?;
+        }
+        Ok((journal, records))
+    }
+
+    /// As [`Self::open`], whatever is in it.
+    pub(crate) fn hold(path: &Path) -> Result<Self, JournalError> {
         let failed = |error| JournalError::Io {
             path: path.to_owned(),
             error,
@@ -54,7 +67,7 @@ impl Journal {
             .append(true)
             .create(true)
             .open(path);
-        let mut file = options.map_err(failed)?;
+        let file = options.map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => {
@@ -62,21 +75,36 @@ impl Journal {
             }
             Err(std::fs::TryLockError::Error(error)) => return Err(failed(error)),
         }
-        let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(failed)?;
-        let (records, whole) = read(path, &text)?;
-        if whole < text.len() {
-            file.set_len(whole as u64).map_err(failed)?;
-            file.seek(SeekFrom::End(0)).map_err(failed)?;
+        let whole = file.metadata().map_err(failed)?.len();
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            whole,
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.whole == 0
+    }
+
+    /// Takes all of it back: another evaluation begins.
+    pub(crate) fn clear(&mut self) -> Result<(), JournalError> {
+        self.cut(0)
+    }
+
+    fn cut(&mut self, whole: u64) -> Result<(), JournalError> {
+        let cut = self.file.set_len(whole);
+        let cut = cut.and_then(|()| self.file.seek(SeekFrom::End(0)));
+        cut.map_err(|error| self.failed(error))?;
+        self.whole = whole;
+        Ok(())
+    }
+
+    fn failed(&self, error: io::Error) -> JournalError {
+        JournalError::Io {
+            path: self.path.clone(),
+            error,
         }
-        Ok((
-            Self {
-                file,
-                path: path.to_owned(),
-                whole: whole as u64,
-            },
-            records,
-        ))
     }
 
     /// Adds records; they are on the disk when this returns.
@@ -92,11 +120,22 @@ impl Journal {
             // Half a line would be damage once another follows. If this fails too, there is no more to be done.
             Err(_) => drop(self.file.set_len(self.whole)),
         }
-        written.map_err(|error| JournalError::Io {
-            path: self.path.clone(),
-            error,
-        })
+        written.map_err(|error| self.failed(error))
     }
+}
+
+/// Whether a file begins as journals do, damaged or not.
+pub(crate) fn is_journal(path: &Path) -> bool {
+    let mut head = [0; HEAD.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && head == HEAD.as_bytes()
+}
+
+/// Whether a text is no more than the torn first line of a journal.
+pub(crate) fn is_torn(text: &[u8]) -> bool {
+    let head = HEAD.as_bytes();
+    let is_begun = head.starts_with(text) || text.starts_with(head);
+    is_begun && !text.contains(&b'\n')
 }
 
 /// What a journal at `path` holds, without writing.

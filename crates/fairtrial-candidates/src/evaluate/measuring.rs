@@ -14,7 +14,7 @@ use super::turns::Turns;
 use crate::cases::{Failure, FailureKind};
 use crate::evaluation::BenchFacts;
 use crate::measure::{self, Bench, Measured, Race, Run, RunOrder, SeriesId, Side};
-use crate::spec::Command;
+use crate::spec::{Command, Fault, Place};
 use crate::stage::TreePath;
 
 /// A bench command, ready to be run.
@@ -28,11 +28,26 @@ pub(crate) struct BenchErrand {
     pub(crate) timeout: Duration,
     pub(crate) cwd: Option<TreePath>,
     pub(crate) env: BTreeMap<String, String>,
+    /// Where it was asked for.
+    pub(crate) place: Place,
     /// Codes with which the base ended it, if it is a test: those of candidates may end so too, and the base as it likes.
     pub(crate) codes: Option<BTreeSet<i32>>,
 }
 
 impl BenchErrand {
+    /// It cannot be run on the base: an end of the whole, in one line (CA-76).
+    fn fails_in_base(&self, why: &str) -> EvaluateError {
+        EvaluateError::Bench(Fault {
+            place: self.place.clone(),
+            code: "bench",
+            message: format!(
+                "baseline unusable: bench command `{}` failed in the base: {why}",
+                self.name
+            ),
+            hint: "mend it, and give the same command again".to_owned(),
+        })
+    }
+
     /// Whether a code other than 0 is as good.
     pub(super) fn may_end_with(&self, code: i32, tree: &Tree) -> bool {
         match &self.codes {
@@ -194,12 +209,9 @@ impl Track<'_> {
         let ran = self
             .run_once(bench, &self.trees[&Side::Base], bench.loops, 0)
             .await;
-        let (ran, reported) = ran.map_err(EvaluateError::Failed)?;
+        let (ran, reported) = ran.map_err(|why| bench.fails_in_base(&why))?;
         if let Some(why) = ran.failed {
-            let name = &bench.name;
-            return Err(EvaluateError::Baseline(format!(
-                "bench command `{name}` failed in the base: {why}"
-            )));
+            return Err(bench.fails_in_base(&why));
         }
         let share = ran
             .cpu_s()
@@ -214,21 +226,12 @@ impl Track<'_> {
         let _held = held.map_err(EvaluateError::attempting("measuring"))?;
         let base = &self.trees[&Side::Base];
         let timed = async |loops: u32| -> Result<f64, EvaluateError> {
-            let failed = |why: String| {
-                EvaluateError::Baseline(format!(
-                    "bench command `{}` failed in the base: {why}",
-                    bench.name
-                ))
-            };
-            let (measured, _) = self
-                .run_once(bench, base, Some(loops), 0)
-                .await
-                .map_err(EvaluateError::Failed)?;
+            let ran = self.run_once(bench, base, Some(loops), 0).await;
+            let (measured, _) = ran.map_err(|why| bench.fails_in_base(&why))?;
             match (measured.failed, measured.wall_s) {
                 (None, Some(wall_s)) => Ok(wall_s),
-                (why, _) => Err(failed(
-                    why.unwrap_or_else(|| "no time was measured".to_owned()),
-                )),
+                (Some(why), _) => Err(bench.fails_in_base(&why)),
+                (None, None) => Err(bench.fails_in_base("no time was measured")),
             }
         };
         let startup_s = timed(0).await.ok();

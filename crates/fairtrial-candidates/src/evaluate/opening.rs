@@ -1,11 +1,11 @@
-//! The output directory: what an earlier process left in it, and the record that is begun or gone on with.
+//! The record of an evaluation: what an earlier process left in the output directory, begun or gone on with.
 
-use std::fs;
 use std::path::Path;
 
+use super::directory::{self, Holds, Onset};
 use super::error::EvaluateError;
 use super::evaluator::Evaluator;
-use super::journal::{JOURNAL, Journal, read_journal};
+use super::journal::{JOURNAL, Journal};
 use super::prepare::Places;
 use super::provider::Provided;
 use super::record::{JOURNAL_VERSION, Past, Record};
@@ -13,35 +13,41 @@ use super::telling::{Audience, Telling};
 use crate::evaluation::{BaseFacts, Machine};
 use crate::spec::Spec;
 
-/// Keeps what is in the output directory out of the user's repository.
-const IGNORE: &str = ".gitignore";
-const IGNORE_ALL: &str = "*\n";
+/// The record that is to be opened.
+#[derive(Clone, Copy)]
+pub(super) struct Opening<'a> {
+    pub(super) places: &'a Places,
+    pub(super) past: &'a Past,
+    pub(super) onset: Onset,
+}
 
 impl Evaluator {
     /// What an earlier process left on record; checked before anything is made (CA-96).
-    pub(super) fn past(&self, output: &Path, resume: bool) -> Result<Past, EvaluateError> {
-        let holds = fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_some());
-        let journal = output.join(JOURNAL);
-        match (resume, holds) {
-            (false, true) => return Err(EvaluateError::NotEmpty(output.to_owned())),
-            (true, true) if journal.exists() => {}
-            (true, true) if !is_hardly_begun(output) => {
-                let problem = format!(
-                    "`{}` is not empty, and no evaluation was begun in it: there is nothing to go on with",
-                    output.display()
-                );
-                return Err(EvaluateError::Invalid(problem));
+    pub(super) fn past(&self, output: &Path, onset: Onset) -> Result<Past, EvaluateError> {
+        directory::check(output)?;
+        let place = || output.to_owned();
+        match (onset, directory::look(output)) {
+            (Onset::Begin, Holds::Evaluation(_)) => Err(EvaluateError::NotEmpty(place())),
+            (Onset::Begin | Onset::Fresh, Holds::Others) => Err(EvaluateError::Occupied(place())),
+            (Onset::Resume, Holds::Nothing | Holds::Others) => {
+                Err(EvaluateError::NothingToResume(place()))
             }
-            _ => return Ok(Past::default()),
+            (Onset::Resume, Holds::Evaluation(past)) => self.same(*past?, output),
+            (_, Holds::Nothing | Holds::Forgotten) | (Onset::Fresh, Holds::Evaluation(_)) => {
+                Ok(Past::default())
+            }
         }
-        let past: Past = read_journal::<Record>(&journal)?.into_iter().collect();
+    }
+
+    /// What is on record, if it is of the same evaluation.
+    fn same(&self, past: Past, output: &Path) -> Result<Past, EvaluateError> {
         let Some(begun) = &past.begun else {
             return Ok(past);
         };
         if begun.version != JOURNAL_VERSION {
             let problem = format!(
                 "`{}` was written by another version of Fairtrial",
-                journal.display()
+                output.join(JOURNAL).display()
             );
             return Err(EvaluateError::Invalid(problem));
         }
@@ -50,7 +56,7 @@ impl Evaluator {
         match changed.is_empty() {
             true => Ok(past),
             false => Err(EvaluateError::Invalid(format!(
-                "the evaluation file has changed since it began: `{}` (put it back, or begin anew: remove `{}`, or name another directory)",
+                "the evaluation file has changed since it began: `{}` (put it back, or begin anew with `fresh`, or name another directory than `{}`)",
                 changed.join("`, `"),
                 output.display()
             ))),
@@ -60,18 +66,29 @@ impl Evaluator {
     /// Opens the record, and writes down what is begun or gone on with.
     pub(super) fn record(
         &self,
-        places: &Places,
-        past: &Past,
+        opening: &Opening<'_>,
         base: &BaseFacts,
         provided: &Provided,
         machine: &Machine,
         audience: Audience,
     ) -> Result<Telling, EvaluateError> {
+        let Opening {
+            places,
+            past,
+            onset,
+        } = *opening;
         let output = &places.output;
-        let failed = || EvaluateError::attempting(format!("making `{}`", output.display()));
-        fs::create_dir_all(output).map_err(failed())?;
-        fs::write(output.join(IGNORE), IGNORE_ALL).map_err(failed())?;
-        let (journal, _) = Journal::open::<Record>(&output.join(JOURNAL))?;
+        directory::make(output)?;
+        let journal = match past.begun {
+            Some(_) => Journal::open::<Record>(&output.join(JOURNAL))?.0,
+            None => {
+                let mut journal = Journal::hold(&output.join(JOURNAL))?;
+                // Another may have begun, and ended, while the base was being frozen.
+                self.past(output, onset)?;
+                directory::clear(output, &mut journal)?;
+                journal
+            }
+        };
         let mut telling = Telling::new(journal, output, audience)?;
         let (base, machine) = (base.clone(), machine.clone());
         telling.keep(&match past.begun {
@@ -86,16 +103,4 @@ impl Evaluator {
         })?;
         Ok(telling)
     }
-}
-
-/// Whether a directory has nothing but what comes before the journal: somebody was killed in between.
-fn is_hardly_begun(output: &Path) -> bool {
-    let ours = |entry: std::io::Result<fs::DirEntry>| {
-        let place = entry.map(|entry| entry.path());
-        place.is_ok_and(|place| {
-            place.ends_with(IGNORE)
-                && fs::read(place).is_ok_and(|text| IGNORE_ALL.as_bytes().starts_with(&text))
-        })
-    };
-    fs::read_dir(output).is_ok_and(|mut entries| entries.all(ours))
 }

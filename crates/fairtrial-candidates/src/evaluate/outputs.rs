@@ -1,7 +1,7 @@
 //! What an evaluation leaves in its directory, and what is read from there.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -14,12 +14,12 @@ use crate::search::sources;
 use crate::stage::Origin;
 
 /// The report.
-const REPORT: &str = "evaluation.json";
+pub(super) const REPORT: &str = "evaluation.json";
 /// The report for people.
-const PAGE: &str = "report.html";
+pub(super) const PAGE: &str = "report.html";
 
 /// The candidates of proposers.
-const PROPOSED: &str = "proposed.jsonl";
+pub(super) const PROPOSED: &str = "proposed.jsonl";
 
 /// Writes the report, and the page, each whole or not at all.
 pub(crate) fn write_report(output: &Path, report: &EvaluationReport) -> Result<(), EvaluateError> {
@@ -94,8 +94,13 @@ fn runs_of(directory: &Path) -> Result<Vec<Run>, EvaluateError> {
 
 fn write_whole(place: &Path, text: String) -> Result<(), EvaluateError> {
     let failed = || EvaluateError::attempting(format!("writing `{}`", place.display()));
-    let name = place.file_name().unwrap_or_default().to_string_lossy();
-    let new = place.with_file_name(format!(".{name}.new"));
+    let new = unfinished(place);
     fs::write(&new, text).map_err(failed())?;
     fs::rename(&new, place).map_err(failed())
+}
+
+/// Where a file is until it is whole.
+pub(super) fn unfinished(place: &Path) -> PathBuf {
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    place.with_file_name(format!(".{name}.new"))
 }

@@ -97,6 +97,15 @@ impl Races {
         self.trees.insert(Side::Candidate(id.to_owned()), tree);
     }
 
+    /// Has each bench command tried on the base before any candidate is tested. Where candidates are on record already, an
+    /// earlier process did so.
+    pub(crate) async fn rehearse(&mut self, scene: &mut Scene) -> Result<(), EvaluateError> {
+        match scene.past.checked.is_empty() {
+            true => self.calibrate(scene).await,
+            false => Ok(()),
+        }
+    }
+
     /// The next race, of these candidates.
     pub(crate) async fn run(
         &mut self,
@@ -425,11 +434,17 @@ fn tell(scene: &Scene, field: &mut Field, id: &str, state: State, failure: Optio
 
 /// What is measured, by name.
 fn bench_commands(spec: &Spec, base: &BaseRuns) -> Vec<BenchErrand> {
+    let place = |key: &str, number: usize| {
+        let key = format!("{key}[{number}].command");
+        spec.places.place(&key).clone()
+    };
     match &spec.bench {
         Bench::None => Vec::new(),
         Bench::Commands(commands) => commands
             .iter()
-            .map(|bench| BenchErrand {
+            .enumerate()
+            .map(|(number, bench)| BenchErrand {
+                place: place("bench", number),
                 name: bench.name.clone(),
                 command: bench.command.clone(),
                 weight: bench.weight,
@@ -446,7 +461,9 @@ fn bench_commands(spec: &Spec, base: &BaseRuns) -> Vec<BenchErrand> {
         Bench::ReuseTests => spec
             .tests
             .iter()
-            .map(|test| BenchErrand {
+            .enumerate()
+            .map(|(number, test)| BenchErrand {
+                place: place("tests", number),
                 name: test.name.clone(),
                 command: test.command.clone(),
                 weight: 1.0,

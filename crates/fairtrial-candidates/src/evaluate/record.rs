@@ -53,6 +53,8 @@ pub(crate) enum Record {
     Raced { round: u32 },
     /// What the search was told or decided.
     Search { record: search::Record },
+    /// All of it counts for nothing: the base cannot be used, or somebody begins anew. The next evaluation here clears it away.
+    Forgotten,
 }
 
 /// What a journal says.
@@ -67,6 +69,7 @@ pub(crate) struct Past {
     /// By candidate.
     pub(crate) counted: BTreeMap<String, InstructionCount>,
     pub(crate) search: Vec<search::Record>,
+    pub(crate) forgotten: bool,
 }
 
 /// A race that was begun.
@@ -142,6 +145,7 @@ impl FromIterator<Record> for Past {
                     }
                 }
                 Record::Search { record } => past.search.push(record),
+                Record::Forgotten => past.forgotten = true,
             }
         }
         past

@@ -10,14 +10,16 @@ use fairtrial_exec::{EntryKind, Level, ScratchRoot, Shared, SharedMode, Snapshot
 
 use super::base::DirectoryBase;
 use super::correctness::{Checking, Guard};
+use super::directory::{LOGS, Onset};
 use super::error::EvaluateError;
 use super::evaluator::Evaluator;
 use super::event::Event;
 use super::ground::{Ground, Kind};
 use super::machine::available_memory;
+use super::opening::Opening;
 use super::prepare::{Places, freeze, list, protect};
 use super::provider::{self, How, Provided};
-use super::record::Past;
+use super::record::{Past, Record};
 use super::repository::Listing;
 use super::telling::{Audience, Telling};
 use super::turns::Turns;
@@ -56,6 +58,14 @@ impl Scene {
         }
     }
 
+    /// The base cannot be used: the next evaluation here begins anew. What candidates did is never forgotten.
+    pub(crate) fn forget(&mut self) {
+        if self.past.checked.is_empty() {
+            // If this cannot be written either, the base's own error says more.
+            self.telling.keep(&Record::Forgotten).ok();
+        }
+    }
+
     /// Warns if the user's own tree was changed meanwhile (CA-30).
     pub(crate) fn look_at_the_tree(&mut self) {
         let warning = self.watch.take().and_then(|watch| watch.warning());
@@ -77,11 +87,11 @@ impl Evaluator {
     pub(super) async fn begin(
         &self,
         places: &Places,
-        resume: bool,
+        onset: Onset,
         audience: Audience,
     ) -> Result<Scene, EvaluateError> {
         let begun = Instant::now();
-        let past = self.past(&places.output, resume)?;
+        let past = self.past(&places.output, onset)?;
         self.sweep()?;
         let root = self.store.workspace_dir()?;
         let room = directory(root.path(), "room")?;
@@ -103,12 +113,17 @@ impl Evaluator {
             tests: self.spec.tests.clone(),
             plugin: plugin(root.path())?,
             built: directory(root.path(), "built")?,
-            logs: places.output.join("logs"),
+            logs: places.output.join(LOGS),
             judged: directory(root.path(), "judged")?,
             processes: AtomicU64::new(0),
         };
         let machine = Machine::here(&self.node);
-        let telling = self.record(places, &past, &facts, &provided, &machine, audience)?;
+        let record = Opening {
+            places,
+            past: &past,
+            onset,
+        };
+        let telling = self.record(&record, &facts, &provided, &machine, audience)?;
         telling.tell(Event::Snapshot {
             hash: facts.hash.clone(),
             base: facts.label.clone(),

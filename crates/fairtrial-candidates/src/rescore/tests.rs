@@ -125,7 +125,7 @@ fn terms_that_make_no_sense_are_refused_as_in_a_file() {
     ] {
         let refused = report.rescore(&runs, &terms);
         assert!(
-            matches!(refused, Err(EvaluateError::Invalid(_))),
+            matches!(refused, Err(EvaluateError::Term { .. })),
             "{terms:?}"
         );
     }
@@ -166,4 +166,40 @@ fn counts_of_an_evaluation_are_judged_by_again() {
     assert!(!tie.used, "it leads alone");
     assert_eq!(tie.count.instructions["layers"], 5);
     assert_eq!(again.winner, report.winner);
+}
+
+/// CA-81: what is refused is called as whoever asked for it calls it.
+#[test]
+fn terms_that_make_no_sense_are_named() {
+    let (report, runs) = real();
+    let refused = |terms: Rescoring| match report.rescore(&runs, &terms) {
+        Err(EvaluateError::Term { term, problem }) => (term, problem),
+        other => panic!("{other:?}"),
+    };
+    let alpha = |alpha| Rescoring {
+        alpha: Some(alpha),
+        ..Rescoring::default()
+    };
+    let (term, problem) = refused(alpha(2.0));
+    assert_eq!(
+        (term, problem.as_str()),
+        ("alpha", "must be from 1e-9 to below 1, not 2.0")
+    );
+    let (term, problem) = refused(Rescoring {
+        min_effect: Some(-1.0),
+        ..alpha(0.1)
+    });
+    assert_eq!(
+        (term, problem.as_str()),
+        ("min_effect", "must be from 0 to 1, not -1.0")
+    );
+    let (term, problem) = refused(Rescoring {
+        metric: Some(Metric::Instructions),
+        ..Rescoring::default()
+    });
+    assert_eq!(term, "metric");
+    assert!(
+        problem.starts_with("cannot be `instructions`: "),
+        "{problem}"
+    );
 }

@@ -92,7 +92,7 @@ pub enum Source {
     Jsonl(SpecPath),
 }
 
-const SOURCES: &[&str] = &["patches", "trees", "jsonl"];
+pub(super) const SOURCES: &[&str] = &["patches", "trees", "jsonl"];
 
 impl Source {
     /// Where it is.

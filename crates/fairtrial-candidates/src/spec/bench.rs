@@ -58,12 +58,16 @@ impl Bench {
         match (field.written(), &field.node.content) {
             (Some("none"), _) => Some(Self::None),
             (Some("reuse-tests"), _) => Some(Self::ReuseTests),
-            (Some(word), _) => {
+            // A word cannot be told from a program; what else there is in a command can.
+            (Some(word), _) if !word.contains([' ', '/', '.']) => {
                 field.unknown_word(word, WORDS);
                 None
             }
             (None, Content::List(_)) => Self::commands(field),
-            (None, _) => field.wrong_type("a list of commands, `none` or `reuse-tests`", ""),
+            _ => {
+                let hint = "write `[{command: ...}]`";
+                field.wrong_type("a list of commands, `none` or `reuse-tests`", hint)
+            }
         }
     }
 

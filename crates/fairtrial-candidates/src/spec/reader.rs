@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use fairtrial_document::fault::{Fault, Invalid, Place, fault, nearest, short, suggestion};
 use fairtrial_document::node::{Content, Entry, Node};
 
+use super::base::SOURCES;
 use super::bench::BenchCommand;
 use super::command::Command;
 use super::field::Field;
+use super::guesses::guesses;
 use super::measure::Measure;
 use super::search::Search;
 use super::test_command::TestCommand;
@@ -68,12 +70,11 @@ impl Reader {
                 Some(_null) => {} // as if it were not there
                 None => {
                     let message = format!("unknown key `{}` in {what}", short(&written));
-                    let hint = match section_of(&written).filter(|_| what == TOP) {
-                        Some(section) => format!("it is a key of `{section}`"),
-                        None => suggestion(&written, keys.iter().copied()),
-                    };
+                    let hint = hint(&written, keys, what == TOP);
                     self.fault(&entry.key.place, "unknown_key", message, hint);
-                    meant.extend(nearest(&written, keys.iter().copied()));
+                    meant.extend(
+                        guess(&written, keys).or_else(|| nearest(&written, keys.iter().copied())),
+                    );
                 }
             }
         }
@@ -121,9 +122,34 @@ impl Reader {
     }
 }
 
+/// What to do about an unknown key: what many people call a known one is that one, however near it is to others.
+fn hint(written: &str, keys: &[&str], is_top: bool) -> String {
+    if let Some(key) = guess(written, keys) {
+        return format!("did you mean `{key}`?");
+    }
+    if let Some(section) = section_of(written).filter(|_| is_top) {
+        return format!("it is a key of `{section}`");
+    }
+    let elsewhere = guesses(written).iter();
+    let mut elsewhere = elsewhere.filter_map(|key| Some((key, section_of(key)?)));
+    match elsewhere.next().filter(|_| is_top) {
+        Some((key, section)) => format!("did you mean `{key}`, a key of `{section}`?"),
+        None => suggestion(written, keys.iter().copied()),
+    }
+}
+
+/// The known key that people mean who write this.
+fn guess<'k>(written: &str, keys: &[&'k str]) -> Option<&'k str> {
+    let mut known = guesses(written)
+        .iter()
+        .filter_map(|guess| keys.iter().find(|key| *key == guess));
+    known.next().copied()
+}
+
 /// The section that a key was meant for, where it stands above all of them.
 fn section_of(key: &str) -> Option<&'static str> {
-    const SECTIONS: [(&str, &[&str]); 5] = [
+    const SECTIONS: [(&str, &[&str]); 6] = [
+        ("candidates", SOURCES),
         ("tests", TestCommand::KEYS),
         ("bench", BenchCommand::KEYS),
         ("measure", Measure::KEYS),

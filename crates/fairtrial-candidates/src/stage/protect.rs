@@ -10,13 +10,16 @@ use super::image::PostImages;
 use super::path::TreePath;
 
 /// What is protected where an evaluation does not say: tests, and what decides how Python and its test programs run.
-pub const DEFAULT_PROTECT: [&str; 11] = [
+pub const DEFAULT_PROTECT: [&str; 14] = [
     "tests/**",
     "test/**",
     "**/test_*.py",
     "**/*_test.*",
     "**/conftest.py",
     "pytest.ini",
+    ".pytest.ini",
+    "pytest.toml",
+    ".pytest.toml",
     "tox.ini",
     "setup.cfg",
     "**/sitecustomize.py",
@@ -146,7 +149,11 @@ mod tests {
             ("pkg/sub/conftest.py", Some("**/conftest.py")),
             ("pytest.ini", Some("pytest.ini")),
             ("pkg/pytest.ini", Some("pytest.ini")),
+            (".pytest.ini", Some(".pytest.ini")),
+            ("pytest.toml", Some("pytest.toml")),
+            ("pkg/.pytest.toml", Some(".pytest.toml")),
             ("setup.cfg", Some("setup.cfg")),
+            ("pyproject.toml", None),
             ("tox.ini", Some("tox.ini")),
             ("lib/sitecustomize.py", Some("**/sitecustomize.py")),
             ("usercustomize.py", Some("**/usercustomize.py")),

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use fairtrial_candidates::spec::Spec;
-use fairtrial_candidates::{EvaluationReport, Evaluator, Rescoring, SideProfile};
+use fairtrial_candidates::{EvaluationReport, Evaluator, Onset, Rescoring, SideProfile};
 use fairtrial_exec::{Backend, LocalConfig, Shutdown};
 use tokio::sync::mpsc;
 
@@ -76,7 +76,7 @@ impl Trial {
         let config = LocalConfig::from_vars(variables).expect("a good environment");
         let evaluator = Evaluator::new(spec, config).expect("it has a cache directory");
         let (events, _told) = mpsc::unbounded_channel();
-        let report = evaluator.evaluate(false, events).await;
+        let report = evaluator.evaluate(Onset::Begin, events).await;
         evaluator.backend().shutdown(Shutdown::now()).await;
         report.expect("an evaluation that can be made")
     }

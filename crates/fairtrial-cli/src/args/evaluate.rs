@@ -42,9 +42,12 @@ pub(crate) struct EvaluateArgs {
     /// Tests that run at a time [default: the file's `parallel`, else the processors there are]
     #[arg(long, short, value_name = "N", value_parser = workers, allow_hyphen_values = true)]
     pub(crate) jobs: Option<usize>,
-    /// Go on with what the output directory holds
+    /// Go on with the evaluation that the output directory holds
     #[arg(long)]
     pub(crate) resume: bool,
+    /// Begin anew where the output directory holds an evaluation; what that left is removed
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) fresh: bool,
     /// Where results go [default: the file's `output`, else fairtrial-out/<name of the file>]
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,

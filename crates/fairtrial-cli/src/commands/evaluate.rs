@@ -8,7 +8,7 @@ use std::path::Path;
 
 use fairtrial_candidates::spec::{Invalid, Spec, SpecPath};
 use fairtrial_candidates::{
-    Checklist, EvaluateError, EvaluationReport, Evaluator, REPORT_SCHEMA, Rescoring,
+    Checklist, EvaluateError, EvaluationReport, Evaluator, Onset, REPORT_SCHEMA, Rescoring,
 };
 use tokio::sync::mpsc;
 
@@ -32,24 +32,26 @@ pub(crate) fn run(args: &EvaluateArgs) -> Result<ExitCode, Failure> {
         .as_ref()
         .expect("without --schema a file is asked for");
     let spec = spec(file, args)?;
-    let page = spec.output.path.join("report.html");
+    let (page, journal) = ("report.html", "journal.jsonl");
+    let [page, journal] = [page, journal].map(|name| spec.output.path.join(name));
     let workers = spec.parallel.and_then(|slots| usize::try_from(slots).ok());
     let config = engine::config(workers)?;
     let shown = progress::Terms::of(&spec);
     let evaluator = Evaluator::new(spec, config)?;
     if args.check {
-        let checked = engine::run(interrupted(&evaluator, evaluator.check()))?;
+        let checked = engine::run(interrupted(&evaluator, evaluator.check(onset(args))))?;
         return show_check(&checked, args.json);
     }
     let quiet = args.no_progress || args.json && !io::IsTerminal::is_terminal(&io::stderr());
     let report = engine::run(async {
         let (events, told) = mpsc::unbounded_channel();
         let watching = tokio::spawn(EvaluationProgress::new(quiet, shown).follow(told));
-        let evaluated = interrupted(&evaluator, evaluator.evaluate(args.resume, events)).await;
+        let evaluated = interrupted(&evaluator, evaluator.evaluate(onset(args), events)).await;
         watching.await.ok(); // it ends with the events
         evaluated
     });
-    if let Err(Failure::Interrupted) = &report {
+    // Before its first record there is nothing to go on with.
+    if matches!(&report, Err(Failure::Interrupted)) && journal.exists() {
         let name = file.display();
         let output = args.output.as_ref();
         let output = output.map_or_else(String::new, |place| {
@@ -88,6 +90,14 @@ fn spec(file: &Path, args: &EvaluateArgs) -> Result<Spec, Failure> {
     Ok(spec)
 }
 
+fn onset(args: &EvaluateArgs) -> Onset {
+    match (args.resume, args.fresh) {
+        (true, _) => Onset::Resume,
+        (false, true) => Onset::Fresh,
+        (false, false) => Onset::Begin,
+    }
+}
+
 /// One line per fault, the first first.
 fn invalid(invalid: Invalid) -> Failure {
     let lines: Vec<String> = invalid.faults.iter().map(ToString::to_string).collect();
@@ -108,7 +118,13 @@ async fn interrupted<T>(
 fn failure(error: EvaluateError) -> Failure {
     match error {
         EvaluateError::Invalid(problem) => Failure::Usage(problem),
-        error @ EvaluateError::NotEmpty(_) => Failure::Usage(error.to_string()),
+        EvaluateError::Term { term, problem } => {
+            Failure::usage(&format!("--{}", term.replace('_', "-")), problem)
+        }
+        error @ (EvaluateError::NotEmpty(_)
+        | EvaluateError::Occupied(_)
+        | EvaluateError::NothingToResume(_)) => Failure::Usage(error.to_string()),
+        EvaluateError::Bench(fault) => Failure::Base(fault.to_string()),
         EvaluateError::Engine(error) => error.into(),
         error => Failure::attempting("the evaluation failed")(error.to_string()),
     }

@@ -4,6 +4,7 @@ mod attacked;
 mod base;
 mod checked;
 mod correctness;
+mod directory;
 mod ends;
 mod events;
 mod providers;

@@ -92,7 +92,7 @@ fn a_directory_that_holds_something_is_not_written_to() {
     let done = trial.run(&[]);
     ends(&done, 2);
     assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
-    assert!(done.stderr.contains("is not empty") && done.stderr.contains("--resume"));
+    assert!(done.stderr.contains("is not empty") && done.stderr.contains("--output"));
     assert_eq!(trial.census("."), before);
 }
 

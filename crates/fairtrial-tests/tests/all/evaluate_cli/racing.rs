@@ -201,23 +201,43 @@ fn a_bench_that_fails_is_no_gain() {
     trial.assert_nothing_left();
 }
 
-/// CA-3: 1, CA-76: in the base it is an end of the whole.
+/// CA-3: 1, CA-76: in the base it is an end of the whole, in a line that says where, before any candidate is tested.
 #[test]
 fn a_bench_that_fails_in_the_base_ends_the_evaluation() {
-    for loops in ["1", "auto"] {
+    let cases = [
+        (
+            "'echo no bench here >&2; exit 3 # {loops}'",
+            "1",
+            "exit code 3: no bench here",
+        ),
+        (
+            "'echo no bench here >&2; exit 3 # {loops}'",
+            "auto",
+            "exit code 3: no bench here",
+        ),
+        ("[sh, absent.sh, '{loops}']", "auto", "absent.sh"),
+        ("[no-such-program]", "1", "no-such-program"),
+        ("[./absent]", "1", "absent"),
+    ];
+    for (command, loops, words) in cases {
         let trial = Trial::new();
-        trial.spec(&format!(
-            "bench: [{{name: b, command: 'echo no bench here >&2; exit 3 # {{loops}}', loops: {loops}}}]\n{QUICK}"
-        ));
+        let spec = format!("bench: [{{name: b, loops: {loops}, command: {command}}}]\n{QUICK}");
+        trial.spec(&spec);
         trial.candidates(&[right("good")]);
         let done = trial.run(&[]);
         ends(&done, 1);
-        assert!(
-            done.stderr.contains("exit code 3") && done.stderr.contains("no bench here"),
-            "{}",
-            done.stderr
-        );
+        assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
+        let place = format!("EVAL.yaml:8:{}: baseline unusable: ", 37 + loops.len());
+        assert!(done.stderr.starts_with(&place), "{place} {}", done.stderr);
+        assert!(done.stderr.contains(words), "{words}: {}", done.stderr);
+        assert!(done.stderr.contains("; mend it"), "{}", done.stderr);
+        assert_eq!(trial.recorded("checked").len(), 0);
         trial.assert_nothing_left();
+        // CA-96: nothing of it is in the way of the next.
+        trial.spec(&format!(
+            "bench: [{{name: b, command: [sh, answer.sh]}}]\n{QUICK}"
+        ));
+        ends(&trial.run(&[]), 0);
     }
 }
 
@@ -280,4 +300,32 @@ fn tests_can_be_measured() {
     trial.candidates(&[right("good")]);
     let report = trial.report(0, &[]);
     assert_eq!(report.of("good")["judgement"]["blocks"], 6);
+}
+
+/// CA-81: terms that make no sense are named as they were given.
+#[test]
+fn a_rescoring_names_the_flags_that_make_no_sense() {
+    let trial = Trial::new();
+    trial.spec(&format!(
+        "bench: [{{name: b, command: [sh, answer.sh]}}]\n{QUICK}"
+    ));
+    trial.candidates(&[right("good")]);
+    let report = trial.report(0, &[]);
+    let mut cases = vec![
+        (["--alpha", "2"], "--alpha: must be "),
+        (["--alpha", "0"], "--alpha: must be "),
+        (["--alpha", "1e-6"], "--alpha: is too small: "),
+        (["--min-effect", "150%"], "--min-effect: must be "),
+    ];
+    if !report.0["measurement"]["counters"].is_null() {
+        cases.push((["--metric", "instructions"], "--metric: cannot be "));
+    }
+    for (flags, words) in cases {
+        let args = ["rescore", "out"].into_iter().chain(flags);
+        let done = trial.shell.fairtrial(args).run();
+        ends(&done, 2);
+        assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
+        assert!(done.stderr.starts_with(words), "{words} {}", done.stderr);
+        assert!(!done.stderr.contains("measure."), "{}", done.stderr);
+    }
 }

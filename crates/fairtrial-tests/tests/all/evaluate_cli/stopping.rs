@@ -11,7 +11,7 @@ use super::trial::{Trial, changes, ends, right, wrong};
 const WAITS: &str =
     "touch \"$PLACE/at-$1\"; while test -e \"$PLACE/stop-$1\"; do sleep 0.01; done\n";
 
-/// An evaluation with a build, tests, a bench and a proposer, each of which can be made to wait.
+/// An evaluation with a build, tests, a bench, a race of candidates and a proposer, each of which can be made to wait.
 fn waits_anywhere() -> Trial {
     let trial = Trial::new();
     trial.write("repo/wait.sh", WAITS);
@@ -28,7 +28,7 @@ fn waits_anywhere() -> Trial {
         "env: {{set: {{PLACE: {place:?}}}}}\n\
          build: {{command: [sh, wait.sh, build]}}\n\
          tests: [{{name: check, command: 'sh wait.sh test; sh tests/check.sh'}}]\n\
-         bench: [{{name: b, command: [sh, wait.sh, bench]}}]\n\
+         bench: [{{name: b, command: 'sh wait.sh bench; ! grep -q \"#\" answer.sh || sh wait.sh race'}}]\n\
          measure: {{max_blocks: 6, repeats: 0, min_effect: 0, confirm: false}}\n\
          search: {{proposer: {{command: [python3, proposer.py]}}, repair: {{max_diff_share: 100%}}}}\n"
     ));
@@ -40,7 +40,7 @@ fn waits_anywhere() -> Trial {
 #[tokio::test]
 async fn a_signal_ends_everything_wherever_it_comes() {
     let signals = [Signal::INT, Signal::TERM, Signal::HUP];
-    for (number, at) in ["build", "test", "bench", "proposer"]
+    for (number, at) in ["build", "test", "bench", "race", "proposer"]
         .into_iter()
         .enumerate()
     {
