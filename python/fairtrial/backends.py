@@ -327,6 +327,7 @@ class RedisBackend(EngineBackend[_engine.Cluster]):
     `queue` names the queue for whoever comes back to it; `max_inflight` is how many calls run at a time. Values that
     are too large for a message go through `blobs`, a store that the agents reach too: `file:///DIR`, `s3://…` or
     `https://…`; on one machine there is one already. A full queue makes calls wait, or fail with `on_full="error"`.
+    With `cls="timing"` each call has its machine to itself, if an agent there serves that class.
     The same options can stand in the URL's query.
 
     >>> import fairtrial as ft

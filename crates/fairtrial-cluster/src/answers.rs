@@ -193,6 +193,17 @@ pub struct Nodes {
     pub lost: Vec<String>,
 }
 
+/// Something that a queue holds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holding {
+    /// A task without a result: its envelope.
+    Task(Vec<u8>),
+    /// A result that was not collected.
+    Result(Vec<u8>),
+    /// A word that its owner pinned.
+    Pin(String),
+}
+
 /// An event of a queue's stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEvent {

@@ -7,8 +7,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use crate::answers::{
-    Announced, Cancelled, Committed, DeadLetter, Events, Kept, Leased, ListedQueue, Nodes, Opened,
-    Place, QueueCancelled, QueueStatus, Reaped, Released, Renewed, ServerStatus, Submitted,
+    Announced, Cancelled, Committed, DeadLetter, Events, Holding, Kept, Leased, ListedQueue, Nodes,
+    Opened, Place, QueueCancelled, QueueStatus, Reaped, Released, Renewed, ServerStatus, Submitted,
 };
 use crate::hints::Hints;
 use crate::names::{Agent, Class, Consumer, QueueName, StreamId, TaskId};
@@ -58,11 +58,18 @@ pub trait Dispatch: Send + Sync {
         kept: &[TaskId],
     ) -> impl Answer<Vec<(TaskId, Vec<u8>)>>;
 
+    /// Notes words that [`Dispatch::each_held`] then tells of as long as the queue is there: blobs that its owner still
+    /// means to use, though no task names them now (CL-53).
+    fn pin(&self, queue: &QueueName, pins: &[String]) -> impl Answer<()>;
+
     // What an agent does.
 
     /// Takes one task for a free slot. A slot that holds one (its reply was lost) is given the same again; a slot holds
     /// one at a time, so ask only with a free one.
     fn lease(&self, queue: &QueueName, class: Class, consumer: &Consumer) -> impl Answer<Leased>;
+
+    /// Whether [`Dispatch::lease`] would find something for this slot; takes nothing, and promises nothing.
+    fn waits(&self, queue: &QueueName, class: Class, consumer: &Consumer) -> impl Answer<bool>;
 
     /// Keeps a lease.
     fn renew(&self, lease: &Lease) -> impl Answer<Renewed>;
@@ -125,6 +132,9 @@ pub trait Dispatch: Send + Sync {
 
     /// Queues, by name.
     fn queues(&self) -> impl Answer<Vec<ListedQueue>>;
+
+    /// Tells of all that a queue holds. What comes or goes meanwhile may be told of or not.
+    fn each_held(&self, queue: &QueueName, each: impl FnMut(Holding) + Send) -> impl Answer<()>;
 
     /// Adds events to a queue's stream, in order; none if there is no such queue.
     fn emit(&self, queue: &QueueName, events: &[NewEvent]) -> impl Answer<()>;

@@ -12,6 +12,7 @@ mod fold;
 mod hints;
 mod jitter;
 mod memory;
+mod named;
 mod names;
 mod node;
 mod options;
@@ -21,9 +22,9 @@ mod terms;
 
 pub use self::redis::{Endpoint, RedisDispatch, Suited};
 pub use answers::{
-    Announced, Cancelled, Committed, DeadLetter, Events, Kept, Leased, ListedQueue, Nodes, Opened,
-    Place, QueueCancelled, QueueStatus, Reaped, Released, Renewed, ServerStatus, StoredEvent,
-    Submitted,
+    Announced, Cancelled, Committed, DeadLetter, Events, Holding, Kept, Leased, ListedQueue, Nodes,
+    Opened, Place, QueueCancelled, QueueStatus, Reaped, Released, Renewed, ServerStatus,
+    StoredEvent, Submitted,
 };
 pub use backend::{ClusterBackend, ClusterConfig, OnFull};
 pub use blobs::{BadDigest, BadStore, Blob, BlobError, BlobStore, Digest, Fault, Swept, patiently};
@@ -32,6 +33,7 @@ pub use fold::Fold;
 pub use hints::{Hint, Hints};
 pub use jitter::nonce;
 pub use memory::MemoryDispatch;
+pub use named::{NamedError, named_blobs};
 pub use names::{Agent, BadName, Class, Consumer, QueueName, StreamId, TaskId, Token};
 pub use node::{NodeAgent, NodeConfig, NodeError, Stop};
 pub use options::{BadOption, Options};

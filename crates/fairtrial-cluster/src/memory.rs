@@ -16,8 +16,8 @@ use tokio::sync::{Notify, mpsc};
 
 use self::queue::{Queue, State};
 use crate::answers::{
-    Announced, Cancelled, Committed, DeadLetter, Events, Kept, Leased, ListedQueue, Nodes, Opened,
-    Place, QueueCancelled, QueueStatus, Reaped, Released, Renewed, ServerStatus, Submitted,
+    Announced, Cancelled, Committed, DeadLetter, Events, Holding, Kept, Leased, ListedQueue, Nodes,
+    Opened, Place, QueueCancelled, QueueStatus, Reaped, Released, Renewed, ServerStatus, Submitted,
 };
 use crate::dispatch::{Dispatch, DispatchError};
 use crate::hints::{Hint, Hints};
@@ -251,6 +251,13 @@ impl Dispatch for MemoryDispatch {
         }))
     }
 
+    async fn pin(&self, queue: &QueueName, pins: &[String]) -> Answered<()> {
+        self.with(queue, (), |queue, _| {
+            queue.pins.extend(pins.iter().cloned());
+        });
+        Ok(())
+    }
+
     async fn lease(
         &self,
         queue: &QueueName,
@@ -260,6 +267,10 @@ impl Dispatch for MemoryDispatch {
         Ok(self.with(queue, Leased::Gone, |queue, now| {
             queue.lease(now, class, consumer)
         }))
+    }
+
+    async fn waits(&self, queue: &QueueName, class: Class, consumer: &Consumer) -> Answered<bool> {
+        Ok(self.with(queue, false, |queue, _| queue.waits(class, consumer)))
     }
 
     async fn renew(&self, lease: &Lease) -> Answered<Renewed> {
@@ -335,6 +346,12 @@ impl Dispatch for MemoryDispatch {
             weight: queue.terms.weight,
         });
         Ok(listed.collect())
+    }
+
+    async fn each_held(&self, queue: &QueueName, each: impl FnMut(Holding) + Send) -> Answered<()> {
+        let held = self.with(queue, Vec::new(), |queue, _| queue.holdings());
+        held.into_iter().for_each(each);
+        Ok(())
     }
 
     async fn emit(&self, queue: &QueueName, events: &[NewEvent]) -> Answered<()> {

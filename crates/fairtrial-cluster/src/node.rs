@@ -4,6 +4,9 @@
 //! Leases are renewed by timers of this process, whatever a call does (CL-5). All of it runs on one thread.
 
 mod duties;
+mod health;
+mod place;
+mod python;
 mod rounds;
 mod slot;
 mod trial;
@@ -15,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fairtrial_exec::{Backend as _, Level, LocalBackend, Shutdown};
+use fairtrial_exec::{Backend as _, Level, LocalBackend, LockError, MachineLock, Shutdown};
 use tokio::sync::{Notify, watch};
 
 use crate::answers::Announced;
@@ -23,7 +26,7 @@ use crate::blobs::BlobStore;
 use crate::dispatch::{Dispatch, DispatchError};
 use crate::names::{Agent, Class, QueueName, TaskId};
 use crate::pack::TreeCache;
-use crate::terms::{Node, NodeState};
+use crate::terms::{NewEvent, Node, NodeState};
 use rounds::Rounds;
 
 /// How an agent is set up.
@@ -43,6 +46,8 @@ pub struct NodeConfig {
     pub drain_timeout: Duration,
     /// How long it goes on without the server.
     pub give_up: Duration,
+    /// What keeps calls of class `timing` alone on this machine (CL-37).
+    pub lock: MachineLock,
     /// Where large arguments are put, without a name.
     pub scratch: PathBuf,
     /// What others are told of it, besides its state.
@@ -70,6 +75,9 @@ pub enum NodeError {
     /// The server refuses or is not one to work with.
     #[error(transparent)]
     Dispatch(#[from] DispatchError),
+    /// Nobody can say whether a call would run alone.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// The server was away for too long.
     #[error("no answer from the server for {}: {last}", shown(*.since))]
     GaveUp {
@@ -98,6 +106,12 @@ pub struct NodeAgent<D> {
     /// What runs, and how to cancel it.
     running: RefCell<HashMap<(QueueName, TaskId), Rc<Notify>>>,
     state: Cell<NodeState>,
+    /// There is news of it.
+    turned: Notify,
+    /// What queues have not been told yet.
+    news: RefCell<Vec<NewEvent>>,
+    /// Interpreters that calls named, and the version of each.
+    pythons: RefCell<HashMap<String, String>>,
     /// Engine failures in a row (CL-10).
     failures: Cell<u32>,
     /// Since when the server is away.
@@ -128,6 +142,9 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             wake: Notify::new(),
             running: RefCell::default(),
             state: Cell::new(NodeState::Up),
+            turned: Notify::new(),
+            news: RefCell::default(),
+            pythons: RefCell::default(),
             failures: Cell::new(0),
             away: RefCell::default(),
             ended: RefCell::default(),
@@ -144,6 +161,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 return Err(NodeError::NameTaken(agent.config.agent.name().to_owned()));
             }
         }
+        agent.turn(NodeState::Up, None);
         let duties = [
             tokio::task::spawn_local(agent.clone().keep_announced()),
             tokio::task::spawn_local(agent.clone().reap()),
@@ -155,6 +173,8 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         }
         while slots.join_next().await.is_some() {}
         duties.iter().for_each(tokio::task::JoinHandle::abort);
+        agent.report("agent.down", agent.config.agent.name(), None);
+        agent.tell_news().await.ok(); // that it is gone is seen by its name
         agent.dispatch.remove_node(&agent.config.agent).await.ok(); // it expires by itself
         agent.engine.shutdown(Shutdown::now()).await;
         match agent.ended.take() {

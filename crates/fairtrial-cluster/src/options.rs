@@ -5,7 +5,7 @@ use std::time::Duration;
 use url::Url;
 
 use crate::backend::OnFull;
-use crate::names::{Class, QueueName};
+use crate::names::{BadName, Class, QueueName};
 
 /// What users can set, each with its default.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,15 +105,9 @@ impl Options {
                 self.queue = Some(name);
             }
             "cls" => {
-                self.class = Class::ALL
-                    .into_iter()
-                    .find(|class| class.as_str() == value)
-                    .filter(|class| *class == Class::Cpu)
-                    .ok_or_else(|| {
-                        bad(format!(
-                            "`{value}` is not served yet; the class there is is `cpu`"
-                        ))
-                    })?;
+                self.class = value
+                    .parse()
+                    .map_err(|error: BadName| bad(error.to_string()))?;
             }
             "weight" => {
                 let weight = u32::try_from(number()?);
@@ -144,13 +138,13 @@ mod tests {
     /// CL-55
     #[test]
     fn options_stand_in_the_query_beside_those_of_the_connection() {
-        let url = "redis://h:1/0?queue=q&cls=cpu&weight=3&max_queue=7&max_inflight=2&on_full=error&\
+        let url = "redis://h:1/0?queue=q&cls=timing&weight=3&max_queue=7&max_inflight=2&on_full=error&\
                    server_timeout=5s&lease=9s&insecure=1&blobs=file%3A%2F%2F%2Fshared";
         let options = Options::from_url(url).unwrap();
         assert_eq!(options.queue.unwrap().as_str(), "q");
         assert_eq!(
             (options.class, options.weight, options.max_queue),
-            (Class::Cpu, 3, 7)
+            (Class::Timing, 3, 7)
         );
         assert_eq!(
             (options.max_inflight, options.on_full),
@@ -161,7 +155,7 @@ mod tests {
         for (query, key) in [
             ("maxqueue=3", "maxqueue"),
             ("weight=0", "weight"),
-            ("cls=timing", "cls"),
+            ("cls=gpu", "cls"),
             ("lease=x", "lease"),
         ] {
             let refused = Options::from_url(&format!("redis://h:1?{query}")).unwrap_err();

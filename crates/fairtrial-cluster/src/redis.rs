@@ -3,6 +3,7 @@
 
 mod endpoint;
 mod events;
+mod held;
 mod keys;
 mod link;
 mod listen;
@@ -25,11 +26,11 @@ use self::read::Reply;
 use self::scripts::Operation;
 use self::wire::{
     announced, commit_command, committed, fields_of, json, lease_command, leased, ms, on_lease,
-    texts,
+    on_slot, texts,
 };
 use crate::answers::{
-    Announced, Cancelled, Committed, DeadLetter, Events, Kept, Leased, ListedQueue, Nodes, Opened,
-    Place, QueueCancelled, QueueStatus, Reaped, Released, Renewed, ServerStatus, Submitted,
+    Announced, Cancelled, Committed, DeadLetter, Events, Holding, Kept, Leased, ListedQueue, Nodes,
+    Opened, Place, QueueCancelled, QueueStatus, Reaped, Released, Renewed, ServerStatus, Submitted,
 };
 use crate::dispatch::{Dispatch, DispatchError};
 use crate::hints::Hints;
@@ -230,6 +231,15 @@ impl Dispatch for RedisDispatch {
         Ok(results)
     }
 
+    async fn pin(&self, queue: &QueueName, pins: &[String]) -> Answered<()> {
+        for batch in pins.chunks(BATCH) {
+            let mut cmd = scripts::PIN.on(queue);
+            cmd.arg(batch);
+            self.reply(&scripts::PIN, &cmd).await?;
+        }
+        Ok(())
+    }
+
     async fn lease(
         &self,
         queue: &QueueName,
@@ -243,6 +253,11 @@ impl Dispatch for RedisDispatch {
             consumer,
             self.reply(&scripts::LEASE, &cmd).await?,
         )
+    }
+
+    async fn waits(&self, queue: &QueueName, class: Class, consumer: &Consumer) -> Answered<bool> {
+        let cmd = on_slot(&scripts::WAITS, queue, class, consumer);
+        Ok(self.reply(&scripts::WAITS, &cmd).await?.parse::<u32>()? == 1)
     }
 
     async fn renew(&self, lease: &Lease) -> Answered<Renewed> {
@@ -388,6 +403,10 @@ impl Dispatch for RedisDispatch {
 
     async fn queues(&self) -> Answered<Vec<ListedQueue>> {
         self.read_queues().await
+    }
+
+    async fn each_held(&self, queue: &QueueName, each: impl FnMut(Holding) + Send) -> Answered<()> {
+        self.read_held(queue, each).await
     }
 
     async fn emit(&self, queue: &QueueName, events: &[NewEvent]) -> Answered<()> {

@@ -1,4 +1,5 @@
-//! The lock among all evaluations on a machine: whoever measures is alone, whoever builds or tests shares it (CA-62).
+//! The lock among all evaluations and agents on a machine: whoever measures is alone, whoever builds, tests or runs other
+//! calls shares it (CA-62, CL-37).
 //!
 //! Two bytes of one file that every user may open. The second is the lock; the first is a turnstile that everybody
 //! passes on the way to it, so that who waits for the lock keeps others from overtaking, and neither side starves. They
@@ -52,7 +53,7 @@ pub struct LockError {
 }
 
 impl MachineLock {
-    /// The one that all evaluations on this machine use: `FAIRTRIAL_MACHINE_LOCK`, or a file in the first of `/run/lock`
+    /// The one that all evaluations and agents on this machine use: `FAIRTRIAL_MACHINE_LOCK`, or a file in the first of `/run/lock`
     /// and `/tmp` that every user may write to.
     #[must_use]
     pub fn of(config: &LocalConfig) -> Self {
@@ -131,6 +132,15 @@ impl MachineLock {
             path: self.path.display().to_string(),
             problem: error.to_string(),
         }
+    }
+}
+
+impl Held {
+    /// Whether somebody waits for the lock, here or in another process. Who holds on to it for one turn after another
+    /// looks between two of them, and lets go. Somebody who is only passing looks the same.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.room.is_wanted()
     }
 }
 

@@ -61,6 +61,7 @@ impl GivenRequest {
             provenance: Some(provenance::captured(&site)),
             formats: BTreeSet::new(), // those of the study file
             pace: Pace::default(),
+            journal_id: fairtrial_cluster::nonce(),
         })
     }
 

@@ -69,6 +69,8 @@ pub struct Request<'r> {
     pub formats: BTreeSet<Format>,
     /// How often tables are written meanwhile.
     pub pace: Pace,
+    /// What a journal is called that is made now: another run of the same study has another.
+    pub journal_id: String,
 }
 
 /// What became of it.

@@ -255,7 +255,8 @@ impl Job {
     async fn attempt<B: Backend>(&mut self, tools: &mut Tools<B>) -> Ended {
         let attempt = self.attempts + 1;
         let mut call = self.call(attempt);
-        call.key = Some(format!("{}/{}/{attempt}", self.run_id, self.identity));
+        let key = format!("{}/{}/{attempt}", self.run_id, self.identity);
+        call.key = Some(tools.journal.key(&key));
         let ended = match answer(tools, call).await {
             Answer::Came(outcome) | Answer::Stopped(Some(outcome)) => attempt::judge(
                 &outcome,

@@ -67,6 +67,8 @@ impl Shell {
             .current_dir(self.path())
             .env("FAIRTRIAL_SPILL_DIR", self.path().join("spill"))
             .env("XDG_CACHE_HOME", self.path().join("cache"))
+            // Tests beside this one measure, too.
+            .env("FAIRTRIAL_MACHINE_LOCK", self.path().join("machine.lock"))
             // Variables of the locale reach every process below the engine.
             .env("LC_FAIRTRIAL_TEST", self.path());
         let others = ["MAX_WORKERS", "IDLE_TIMEOUT_S", "NODE_ID"];

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use fairtrial_cluster::{BadName, Class};
 use fairtrial_exec::Level;
 
 use super::duration;
@@ -24,7 +25,11 @@ pub(crate) struct AgentArgs {
     pub(crate) redis: String,
     /// Calls at a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub(crate) slots: u32,
+    #[arg(required_unless_present = "sweep_blobs")]
+    pub(crate) slots: Option<u32>,
+    /// What it serves: cpu, or timing, whose calls are alone on this machine; may be repeated [default: cpu]
+    #[arg(long = "class", value_name = "CLASS", value_parser = class)]
+    pub(crate) classes: Vec<Class>,
     /// Its name, unlike any other agent's [default: the node's id]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
@@ -46,9 +51,21 @@ pub(crate) struct AgentArgs {
     /// How long it goes on without the server
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
     pub(crate) give_up: Duration,
+    /// What keeps timing calls alone: a file that all agents and evaluations of this machine may write to [default:
+    /// FAIRTRIAL_MACHINE_LOCK, or one for all users]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) lock: Option<PathBuf>,
+    /// Serve nobody: remove what is older than a day from the store and is named by no call, result or running command
+    /// of this server; then end
+    #[arg(long, conflicts_with_all = ["slots", "classes", "lock", "open_server_ok"])]
+    pub(crate) sweep_blobs: bool,
     /// Serve although the server lets in whoever comes, calls included
     #[arg(long)]
     pub(crate) open_server_ok: bool,
+}
+
+fn class(text: &str) -> Result<Class, String> {
+    text.parse().map_err(|error: BadName| error.to_string())
 }
 
 fn level(text: &str) -> Result<Level, String> {

@@ -1,5 +1,7 @@
 //! `fairtrial agent`: serves calls on this node.
 
+mod sweep;
+
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -7,7 +9,7 @@ use fairtrial_cluster::{
     Agent, BlobStore, Class, NodeAgent, NodeConfig, NodeError, RedisDispatch, Stop, TreeCache,
     nonce,
 };
-use fairtrial_exec::{Level, LocalBackend};
+use fairtrial_exec::{Level, LocalBackend, LocalConfig, MachineLock};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -26,7 +28,9 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
     log_lines::show();
     let url = cluster::url("--redis", &args.redis)?;
     let dispatch = cluster::dispatch("--redis", &url)?;
-    let slots = args.slots;
+    let Some(slots) = args.slots else {
+        return sweep::run(dispatch, args);
+    };
     let mut config = engine::config(usize::try_from(slots).ok())?;
     let name = args.name.clone().unwrap_or_else(|| config.node_id.clone());
     let agent = Agent::new(name, nonce()).map_err(|error| Failure::usage("--name", error))?;
@@ -41,7 +45,8 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
     })?;
     let node = NodeConfig {
         slots,
-        classes: vec![Class::Cpu],
+        classes: classes(&args.classes),
+        lock: lock(args, &config)?,
         floor: args.sandbox,
         lease: args.lease,
         drain_timeout: args.drain_timeout,
@@ -88,6 +93,29 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
             }
         }
     })
+}
+
+/// Each once, in the order given.
+fn classes(given: &[Class]) -> Vec<Class> {
+    let mut classes = Vec::new();
+    for class in given {
+        if !classes.contains(class) {
+            classes.push(*class);
+        }
+    }
+    match classes.is_empty() {
+        true => vec![Class::Cpu],
+        false => classes,
+    }
+}
+
+fn lock(args: &AgentArgs, config: &LocalConfig) -> Result<MachineLock, Failure> {
+    let Some(file) = &args.lock else {
+        return Ok(MachineLock::of(config));
+    };
+    let file = std::path::absolute(file);
+    file.map(MachineLock::at)
+        .map_err(|error| Failure::usage("--lock", error))
 }
 
 /// CL-6: what would not work later is found now.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairtrial_candidates::Rescoring;
+use fairtrial_cluster::nonce;
 use fairtrial_study::{
     Changed, Compat, End, ExecuteError, Format, Mode, Pace, Plan, Request, Rescore, Stop, Study,
     Summary, Wishes, execute,
 };
-use fairtrial_study::{JournalReader, PastInvocation, Status};
+use fairtrial_study::{JournalError, JournalReader, PastInvocation, Status};
 use tokio::sync::watch;
 
 use crate::any_backend::AnyBackend;
@@ -238,17 +239,17 @@ fn perform(
         provenance: Some(crate::provenance::captured()),
         formats: how.sqlite.then_some(Format::Sqlite).into_iter().collect(),
         pace: Pace::default(),
+        journal_id: nonce(),
+    };
+    let queue = match is_local {
+        true => None,
+        false => Some(queue(study, &request)?),
     };
     let summary = engine::run(async {
         let mut interrupt = Interrupt::listen()?;
         let (stop, stopped) = watch::channel(Stop::No);
         let mut progress = StudyProgress::new(plan.len(), how.no_progress);
-        let backend = AnyBackend::new(
-            how.backend.as_deref(),
-            config,
-            workers,
-            Some(&study.study_id),
-        )?;
+        let backend = AnyBackend::new(how.backend.as_deref(), config, workers, queue.as_deref())?;
         let backend = Arc::new(backend);
         let made = Arc::clone(&backend);
         let running = execute(
@@ -301,15 +302,34 @@ fn perform(
     Ok(exit_code(&summary, plan.len(), how))
 }
 
+/// The queue of a journal's calls: who goes on with it finds what agents left there, and a new run of the same study finds
+/// nothing of another's. A journal of old has no name, and its queue was called as the study is.
+fn queue(study: &Study, request: &Request<'_>) -> Result<String, Failure> {
+    let study_id = &study.study_id;
+    let named = |id: &str| format!("{study_id}-{id}");
+    if request.mode != Mode::Resume {
+        return Ok(named(&request.journal_id));
+    }
+    let found = match JournalReader::open(request.directory) {
+        Ok(reader) => reader,
+        Err(JournalError::Missing(_)) => return Ok(named(&request.journal_id)),
+        Err(error) => return Err(Failure::Usage(error.to_string())),
+    };
+    let id = found.meta("journal_id");
+    let id = id.map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok(id.map_or_else(|| study_id.clone(), |id| named(&id)))
+}
+
 fn failure(error: ExecuteError) -> Failure {
     match error {
         ExecuteError::Invalid(faults) => invalid(faults),
         ExecuteError::CutShort => Failure::Interrupted,
         ExecuteError::Journal(error) => match &*error {
-            fairtrial_study::JournalError::Database { .. }
-            | fairtrial_study::JournalError::Io { .. } => Failure::attempting(
-                "the journal failed, and the study was stopped",
-            )(error.to_string()),
+            JournalError::Database { .. } | JournalError::Io { .. } => {
+                Failure::attempting("the journal failed, and the study was stopped")(
+                    error.to_string(),
+                )
+            }
             refused => Failure::Usage(refused.to_string()),
         },
         error @ (ExecuteError::Export(_) | ExecuteError::Io { .. }) => {

@@ -255,7 +255,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 Opened::Opened { event } => {
                     self.opened.set(Some(event));
                     self.changed.notify_waiters();
-                    return Ok(());
+                    return self.pin_packed().await;
                 }
                 Opened::Owned { by } => by,
             };
@@ -283,7 +283,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
 
     async fn refresh(&self) -> Result<(), DispatchError> {
         match self.dispatch.keep(&self.config.queue, &self.owner).await? {
-            Kept::Ok => Ok(()),
+            Kept::Ok => self.pin_packed().await,
             Kept::Gone => {
                 self.open().await?;
                 self.repair().await
@@ -292,6 +292,19 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 operation: "keep",
                 problem: format!("process {} on {} took the queue over", by.pid, by.host),
             }),
+        }
+    }
+
+    /// Directories are stored once, however long they are used (CL-53).
+    pub(super) async fn pin_packed(&self) -> Result<(), DispatchError> {
+        let pins: Vec<String> = {
+            let packed = self.packed.borrow();
+            let digests = packed.values().map(|packed| packed.blob.digest.to_string());
+            digests.collect()
+        };
+        match pins.is_empty() {
+            true => Ok(()),
+            false => self.dispatch.pin(&self.config.queue, &pins).await,
         }
     }
 

@@ -5,12 +5,10 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use fairtrial_exec::{
-    Answer, Arguments, Call, CallId, Captured, EngineError, ErrorReport, InForce, InvalidCall,
-    Metrics, Outcome, Verdict, Work,
-};
+use fairtrial_exec::{Answer, Arguments, Call, CallId, EngineError, InvalidCall, Work};
 
 use super::coordinator::{Coordinator, Outstanding, Packed, Preparing};
+use super::verdicts::cancelled;
 use super::{OnFull, Submission};
 use crate::answers::{Cancelled, Submitted};
 use crate::blobs::{Blob, BlobError, BlobStore};
@@ -131,6 +129,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         self.packed
             .borrow_mut()
             .insert(directory.to_owned(), packed);
+        self.pin_packed().await.ok(); // the next sign of life does
         Ok(blob)
     }
 
@@ -375,24 +374,5 @@ fn store_failed(error: BlobError) -> EngineError {
     EngineError::Elsewhere {
         code: "blobs",
         problem: error.to_string(),
-    }
-}
-
-/// The outcome of a call that nobody began.
-pub(super) fn cancelled() -> Outcome {
-    Outcome {
-        verdict: Verdict::Cancelled,
-        value: None,
-        error: Some(ErrorReport::new("Cancelled", "the call was cancelled")),
-        exit: None,
-        killed_by: None,
-        stdout: Captured::default(),
-        stderr: Captured::default(),
-        metrics: Metrics::default(),
-        in_force: InForce {
-            mode: "queued",
-            ..InForce::default()
-        },
-        upper: None,
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn verdicts() -> Verdicts {
             "QueueTimeout",
             "it waited too long for an agent",
         ),
-        cancelled: outcome(Verdict::Cancelled, "Cancelled", "the call was cancelled"),
+        cancelled: unsigned(ResultEnvelope::unsigned(cancelled())),
         lost: error(ErrorCode::Lost),
         setup_failed: outcome(Verdict::SetupFailed, "NoAgent", REASON),
         invalid: error(ErrorCode::Invalid),
@@ -25,7 +25,12 @@ pub(super) fn verdicts() -> Verdicts {
 }
 
 fn outcome(verdict: Verdict, kind: &str, message: &str) -> String {
-    let outcome = Outcome {
+    unsigned(ResultEnvelope::unsigned(unrun(verdict, kind, message)))
+}
+
+/// The outcome of a call that nobody began.
+pub(super) fn unrun(verdict: Verdict, kind: &str, message: &str) -> Outcome {
+    Outcome {
         verdict,
         value: None,
         error: Some(ErrorReport::new(kind, message)),
@@ -39,8 +44,12 @@ fn outcome(verdict: Verdict, kind: &str, message: &str) -> String {
             ..InForce::default()
         },
         upper: None,
-    };
-    unsigned(ResultEnvelope::unsigned(outcome))
+    }
+}
+
+/// The same of one that its caller called off.
+pub(super) fn cancelled() -> Outcome {
+    unrun(Verdict::Cancelled, "Cancelled", "the call was cancelled")
 }
 
 fn error(code: ErrorCode) -> String {

@@ -96,7 +96,7 @@ pub(super) struct PythonRecord {
     preload: Vec<String>,
     isolation: String,
     result: String,
-    host: Option<HostRecord>,
+    pub(super) host: Option<HostRecord>,
 }
 
 /// As [`HostTerms`]. The key of the host's managers stays with the host.
@@ -107,6 +107,12 @@ pub(super) struct HostRecord {
     #[serde(default)]
     faulthandler: bool,
     initializer: Option<Carried>,
+}
+
+impl HostRecord {
+    pub(super) fn initializer(&self) -> Option<&Carried> {
+        self.initializer.as_ref()
+    }
 }
 
 /// What of a call lies elsewhere and has been fetched, in the order of [`CallRecord::pieces`].

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 use super::MAX_TASK_BYTES;
-use super::call::{CallRecord, WorkRecord};
+use super::call::{CallRecord, HostRecord, WorkRecord};
 use super::carried::{Carried, Outgoing};
 use crate::blobs::Blob;
 
@@ -163,7 +163,14 @@ impl TaskEnvelope {
             WorkRecord::Source {
                 source, arguments, ..
             } => vec![(source, BlobUse::Text), (arguments, BlobUse::Arguments)],
-            WorkRecord::Pickled { body, .. } => vec![(body, BlobUse::Arguments)],
+            WorkRecord::Pickled { body, python } => {
+                let initializer = python.host.iter().filter_map(HostRecord::initializer);
+                let initializer = initializer.map(|carried| (carried, BlobUse::Text));
+                [(body, BlobUse::Arguments)]
+                    .into_iter()
+                    .chain(initializer)
+                    .collect()
+            }
             WorkRecord::Command { stdin, .. } => vec![(stdin, BlobUse::Text)],
         };
         let carried = carried.into_iter().filter(|(carried, _)| blob(carried));

@@ -1,12 +1,12 @@
 //! A queue in memory: its operations as the table of the spec states them, step by step. Pure: the time is passed in.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde_json::json;
 
 use super::log::Log;
 use super::stream::{Pending, Stream};
-use crate::answers::{Committed, DeadLetter, Leased, Place, Released, Renewed, Submitted};
+use crate::answers::{Committed, DeadLetter, Holding, Leased, Place, Released, Renewed, Submitted};
 use crate::hints::Hint;
 use crate::names::{Agent, Class, Consumer, QueueName, StreamId, TaskId, Token};
 use crate::terms::{Commit, Lease, Owner, Recorded, Refusal, Release, Task, Terms};
@@ -65,6 +65,7 @@ pub(crate) struct Queue {
     pub(crate) dead: Vec<DeadLetter>,
     pub(crate) log: Log,
     pub(crate) recorded: u64,
+    pub(crate) pins: BTreeSet<String>,
     /// Hints to be sent; those with a name to that agent only.
     pub(crate) hints: Vec<(Option<String>, Hint)>,
 }
@@ -84,6 +85,7 @@ impl Queue {
             dead: Vec::new(),
             log: Log::default(),
             recorded: 0,
+            pins: BTreeSet::new(),
             hints: Vec::new(),
         }
     }
@@ -123,12 +125,7 @@ impl Queue {
         if let Some(leased) = self.held(now, class, consumer) {
             return leased;
         }
-        let leased: usize = self.streams.values().map(Stream::leased).sum();
-        let full = self
-            .terms
-            .max_inflight
-            .is_some_and(|most| leased as u64 >= most);
-        if self.state != State::Open || full {
+        if !self.gives() {
             return Leased::Empty;
         }
         for _ in 0..BATCH {
@@ -180,6 +177,24 @@ impl Queue {
             return self.leased(class, &id, Token { entry, delivery }, consumer);
         }
         Leased::Empty
+    }
+
+    /// Whether it is open, and fewer are leased than may be.
+    fn gives(&self) -> bool {
+        let leased: usize = self.streams.values().map(Stream::leased).sum();
+        let most = self.terms.max_inflight;
+        self.state == State::Open && most.is_none_or(|most| (leased as u64) < most)
+    }
+
+    /// Whether a lease would find something.
+    pub(crate) fn waits(&self, class: Class, consumer: &Consumer) -> bool {
+        let stream = &self.streams[&class];
+        let mut pending = stream.pending.values();
+        if pending.any(|pending| pending.holder.as_ref() == Some(consumer)) {
+            return true;
+        }
+        let parked = || self.parked_for(class, &consumer.agent);
+        self.gives() && (parked().is_some() || stream.unread().next().is_some())
     }
 
     pub(crate) fn renew(&mut self, now: u64, lease: &Lease) -> Renewed {
@@ -290,6 +305,14 @@ impl Queue {
         }
     }
 
+    pub(crate) fn holdings(&self) -> Vec<Holding> {
+        let tasks = self.tasks.values();
+        let tasks = tasks.map(|record| Holding::Task(record.task.envelope.clone()));
+        let results = self.results.values().cloned().map(Holding::Result);
+        let pins = self.pins.iter().cloned().map(Holding::Pin);
+        tasks.chain(results).chain(pins).collect()
+    }
+
     /// What this slot holds already: its reply was lost.
     fn held(&mut self, now: u64, class: Class, consumer: &Consumer) -> Option<Leased> {
         let stream = self.stream(class);
@@ -299,15 +322,16 @@ impl Queue {
             entry: *entry,
             delivery: pending.delivery,
         };
-        let Some(id) = stream.entries.get(entry).cloned() else {
-            self.restore(now, class, token.entry);
-            return None;
-        };
-        pending.at_ms = now;
-        if !self.tasks.contains_key(&id) {
+        // As with the server, whose XCLAIM would drop a deleted entry: that one stays its holder's until it is reaped.
+        if stream.entries.contains_key(entry) {
+            pending.at_ms = now;
+        }
+        let mut open = self.tasks.iter();
+        let open = open.find(|(_, task)| task.entry == token.entry && task.task.class == class);
+        let Some(id) = open.map(|(id, _)| id.clone()) else {
             self.stream(class).remove(token.entry);
             return None;
-        }
+        };
         Some(self.leased(class, &id, token, consumer))
     }
 

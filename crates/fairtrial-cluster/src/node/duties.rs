@@ -20,8 +20,9 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(jittered(SIGN)) => {}
+                () = self.turned.notified() => {}
                 () = self.stopped(Stop::Drain), if self.state.get() != NodeState::Draining => {
-                    self.state.set(NodeState::Draining);
+                    self.turn(NodeState::Draining, None);
                 }
             }
             match self.dispatch.announce(&self.node()).await {
@@ -34,6 +35,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 }
                 Err(error) => self.missed(error),
             }
+            self.tell_news().await.ok(); // no state is known by an event alone
         }
     }
 
@@ -52,7 +54,9 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         let queues = self.dispatch.queues().await?;
         self.rounds.borrow_mut().know(&queues);
         for name in &nodes.lost {
-            self.dispatch.forget_node(name).await?;
+            if self.dispatch.forget_node(name).await? {
+                self.report("agent.lost", name, None);
+            }
         }
         for queue in &queues {
             for class in crate::names::Class::ALL {

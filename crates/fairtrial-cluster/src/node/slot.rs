@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::place::Place;
 use super::trial::{Ended, Ran};
 use super::{NodeAgent, Stop};
 use crate::answers::{Committed, Leased, Renewed};
 use crate::dispatch::{Dispatch, DispatchError};
 use crate::envelope::ResultEnvelope;
 use crate::jitter::{Backoff, jittered};
-use crate::names::{Class, Consumer, QueueName};
+use crate::names::{Consumer, QueueName};
 use crate::terms::{Commit, Lease, NewEvent, NodeState, Release};
 
 /// An idle slot asks this often, hints or none (CL-18).
@@ -26,6 +27,7 @@ pub(super) struct Held {
     pub(super) envelope: Vec<u8>,
     /// Between renewals.
     renew_every: Duration,
+    place: Place,
 }
 
 impl<D: Dispatch + 'static> NodeAgent<D> {
@@ -81,10 +83,15 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             self.know_queues().await?;
         }
         let order = self.rounds.borrow().order();
+        let mut place = None;
         for queue in &order {
             for class in &self.config.classes {
+                place = self.place_for((queue, *class), consumer, place).await?;
+                if place.as_ref().is_none_or(|place| place.class != *class) || !self.goes_on() {
+                    continue;
+                }
                 let leased = self.dispatch.lease(queue, *class, consumer).await?;
-                if let Some(held) = self.taken(queue, leased) {
+                if let Some(held) = self.taken(queue, leased, &mut place) {
                     return Ok(Some(held));
                 }
             }
@@ -104,7 +111,8 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         Ok(())
     }
 
-    fn taken(&self, queue: &QueueName, leased: Leased) -> Option<Held> {
+    /// What was leased, with the place that was taken for it.
+    fn taken(&self, queue: &QueueName, leased: Leased, place: &mut Option<Place>) -> Option<Held> {
         match leased {
             Leased::Task {
                 lease,
@@ -116,6 +124,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                     lease,
                     envelope,
                     renew_every: renew_within.min(self.config.lease) / 3,
+                    place: place.take().expect("it is taken before the lease"),
                 })
             }
             Leased::Empty | Leased::Gone => None,
@@ -138,12 +147,14 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         ));
         let ran = self.run_trial(&held, &cancel, &lost).await;
         let next = match ran {
-            Ran::Committable(ended) => self.commit(&held.lease, ended, consumer).await,
+            Ran::Committable(ended) => self.commit(held, ended, consumer).await,
             Ran::Back(release) => {
+                drop(held.place);
                 self.release(&held.lease, &release).await;
                 None
             }
             Ran::Lost => {
+                drop(held.place);
                 self.tell_fenced(&held.lease).await;
                 None
             }
@@ -185,22 +196,18 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     }
 
     /// Commits, as often as it takes, and asks for the next task in the same breath.
-    async fn commit(&self, lease: &Lease, ended: Ended, consumer: &Consumer) -> Option<Held> {
+    async fn commit(&self, held: Held, ended: Ended, consumer: &Consumer) -> Option<Held> {
+        let mut place = Some(held.place);
         let commit = Commit {
-            lease: lease.clone(),
+            lease: held.lease,
             result: ended.result,
             events: ended.events,
             complete: ended.complete,
         };
         let mut backoff = Backoff::default();
         loop {
-            let goes_on = self.told() == Stop::No && self.state.get() == NodeState::Up;
-            let next = self.rounds.borrow().order().into_iter().next();
-            let next = next
-                .filter(|_| goes_on)
-                .zip(self.config.classes.first().copied());
-            let answer = match &next {
-                Some((queue, class)) => self.commit_and_ask(&commit, queue, *class).await,
+            let answer = match self.next_from(&mut place) {
+                Some(queue) => self.commit_and_ask(&commit, &queue, &mut place).await,
                 None => self
                     .dispatch
                     .commit(&commit)
@@ -215,6 +222,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 }
                 Err(error) => self.missed(error),
             }
+            place = None; // nobody is kept from theirs by a server that is away
             tokio::select! {
                 () = tokio::time::sleep(backoff.next()) => {}
                 () = self.stopped(Stop::Now) => return None,
@@ -222,14 +230,31 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         }
     }
 
+    fn goes_on(&self) -> bool {
+        self.told() == Stop::No && self.state.get() == NodeState::Up
+    }
+
+    /// The queue that the next task is asked of at once, from the same place; else the place is given up.
+    ///
+    /// Who serves several classes asks each of them anew, lest the others never have their turn.
+    fn next_from(&self, place: &mut Option<Place>) -> Option<QueueName> {
+        let stays = self.goes_on() && self.config.classes.len() == 1;
+        if !stays || place.as_ref().is_none_or(Place::is_wanted) {
+            *place = None;
+            return None;
+        }
+        self.rounds.borrow().order().into_iter().next()
+    }
+
     async fn commit_and_ask(
         &self,
         commit: &Commit,
         queue: &QueueName,
-        class: Class,
+        place: &mut Option<Place>,
     ) -> Result<(Committed, Option<Held>), DispatchError> {
+        let class = commit.lease.class;
         let (committed, leased) = self.dispatch.commit_and_lease(commit, queue, class).await?;
-        Ok((committed, self.taken(queue, leased)))
+        Ok((committed, self.taken(queue, leased, place)))
     }
 
     async fn note(&self, commit: &Commit, committed: &Committed, consumer: &Consumer) {

@@ -5,9 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fairtrial_exec::{
-    Arguments, Backend as _, Call, EngineError, Execution, Level, Outcome, Sandbox, Verdict,
-};
+use fairtrial_exec::{Arguments, Call, EngineError, Execution, Level, Outcome, Sandbox, Verdict};
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -19,14 +17,12 @@ use crate::envelope::{
     BlobUse, ErrorCode, ResultEnvelope, TaskEnvelope, TaskError, UnreadableTask,
 };
 use crate::pack::CachedTree;
-use crate::terms::{NewEvent, NodeState, Refusal, Release};
+use crate::terms::{NewEvent, Refusal, Release};
 
 /// Text of a task (source, input) that is in a blob may be this long.
 const MOST_TEXT: u64 = 1 << 30;
 /// Arguments up to this size are sent to the worker by its socket.
 const SMALL_ARGUMENTS: u64 = 64 << 10;
-/// Engine errors in a row that make an agent unhealthy (CL-10).
-const MOST_FAILURES: u32 = 3;
 
 /// What became of a task here.
 pub(super) enum Ran {
@@ -122,6 +118,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
 
     async fn prepare(&self, envelope: &[u8]) -> Result<Ready, NotRun> {
         let envelope = TaskEnvelope::read(envelope)?;
+        self.check_python(&envelope).await?;
         let mut fetched: HashMap<Digest, Arguments> = HashMap::new();
         let mut directories = Vec::new();
         for (blob, purpose) in envelope.blobs() {
@@ -162,13 +159,15 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     }
 
     fn not_run(&self, held: &Held, why: NotRun) -> Ran {
-        let error = match why {
+        let refused = |refusal| {
+            let reason = why.to_string();
+            Ran::Back(Release::Refused { refusal, reason })
+        };
+        let error = match &why {
             NotRun::Unreadable(UnreadableTask::OtherProtocol { .. }) => {
-                return Ran::Back(Release::Refused {
-                    refusal: Refusal::Protocol,
-                    reason: why.to_string(),
-                });
+                return refused(Refusal::Protocol);
             }
+            NotRun::OtherPython { .. } => return refused(Refusal::Setup),
             NotRun::Unreadable(_) => TaskError {
                 code: ErrorCode::Invalid,
                 message: why.to_string(),
@@ -209,47 +208,6 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         }
     }
 
-    /// CL-26, CL-10
-    fn engine_failed(&self, error: &EngineError) -> Ran {
-        self.failures.set(self.failures.get() + 1);
-        if self.failures.get() >= MOST_FAILURES {
-            self.fall_ill(&error.to_string());
-        }
-        Ran::Back(Release::Counted {
-            reason: error.to_string(),
-        })
-    }
-
-    /// CL-27, CL-10
-    fn store_failed(&self, why: &str) -> Ran {
-        self.fall_ill(why);
-        Ran::Back(Release::Uncounted {
-            reason: why.to_owned(),
-        })
-    }
-
-    /// Whether what an agent needs works again (CL-10): the store, and a command.
-    pub(super) async fn recovers(&self) -> bool {
-        if let Some(store) = &self.store
-            && store.check().await.is_err()
-        {
-            return false;
-        }
-        let tried = self.engine.execute(Call::command(["true"])).await;
-        let works = tried.is_ok_and(|outcome| outcome.verdict == Verdict::Ok);
-        if works && self.state.get() == NodeState::Unhealthy {
-            log::info!("well again");
-            self.failures.set(0);
-            self.state.set(NodeState::Up);
-        }
-        works
-    }
-
-    fn fall_ill(&self, why: &str) {
-        log::error!("no more leases until the start checks pass: {why}");
-        self.state.set(NodeState::Unhealthy);
-    }
-
     /// What is large is stored and read back before anything is recorded (CL-17).
     async fn seal(&self, held: &Held, outcome: Outcome) -> Ran {
         let complete = json!({"verdict": outcome.verdict.name()}).to_string();
@@ -287,7 +245,13 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
 
 /// Why a task was not run.
 #[derive(Debug, thiserror::Error)]
-enum NotRun {
+pub(super) enum NotRun {
+    #[error("it was pickled by Python {wanted}, and `{python}` is {found} here")]
+    OtherPython {
+        python: String,
+        wanted: String,
+        found: String,
+    },
     #[error(transparent)]
     Unreadable(#[from] UnreadableTask),
     #[error(transparent)]

@@ -87,6 +87,32 @@ local function refused(record, name, nonce)
   return refusal and refusal.nonce == nonce
 end
 
+local function leased(of)
+  local summary = group_call('XPENDING', of, GROUP)
+  if not summary or summary[1] == 0 then return 0 end
+  local count = summary[1]
+  for _, each in ipairs(summary[4]) do
+    if each[1] == PARKED then count = count - each[2] end
+  end
+  return count
+end
+
+-- Whether as many are leased as may be; 0 is no bound.
+local function has_most(max_inflight)
+  local most = tonumber(max_inflight)
+  return most > 0 and leased(STREAMS.cpu) + leased(STREAMS.timing) >= most
+end
+
+-- The oldest parked entry that this life of the agent did not refuse: entry, number, task, record.
+local function next_parked(class, name, nonce)
+  for _, pending in ipairs(redis.call('XPENDING', STREAMS[class], GROUP, '-', '+', 16, PARKED)) do
+    local entry = pending[1]
+    local task = task_of(class, entry)
+    local record = task and load(task)
+    if not record or not refused(record, name, nonce) then return entry, pending[4], task, record end
+  end
+end
+
 -- Stores the one result of a task, and forgets the task.
 local function finish(task, record, result, agent, complete)
   drop(record.class, record.entry)

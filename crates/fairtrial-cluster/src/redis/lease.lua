@@ -12,41 +12,19 @@ end
 
 if held[1] then
   local entry, number = held[1][1], held[1][4]
-  local task = task_of(class, entry)
+  local found = task_of(class, entry)
+  -- An entry that was deleted is its holder's until it is reaped: of it only the task's own note is left.
+  local task = found or redis.call('HGET', TASK, field_of(class, entry))
   local record = task and load(task)
-  if not task then
-    restore(class, entry)
-  elseif record and record.entry == entry then
-    redis.call('XCLAIM', stream, GROUP, consumer, 0, entry, 'JUSTID')
+  if record and record.entry == entry then
+    if found then redis.call('XCLAIM', stream, GROUP, consumer, 0, entry, 'JUSTID') end
     return give(task, record, entry, number)
-  else
-    drop(class, entry)
   end
-end
-
-local function leased(of)
-  local summary = group_call('XPENDING', of, GROUP)
-  if not summary or summary[1] == 0 then return 0 end
-  local count = summary[1]
-  for _, each in ipairs(summary[4]) do
-    if each[1] == PARKED then count = count - each[2] end
-  end
-  return count
+  drop(class, entry)
 end
 
 if meta[1] ~= 'open' then return { 'empty' } end
-local most = tonumber(meta[2])
-if most > 0 and leased(STREAMS.cpu) + leased(STREAMS.timing) >= most then return { 'empty' } end
-
--- The oldest parked entry that this life of the agent did not refuse: entry, number, task, record.
-local function next_parked()
-  for _, pending in ipairs(redis.call('XPENDING', stream, GROUP, '-', '+', 16, PARKED)) do
-    local entry = pending[1]
-    local task = task_of(class, entry)
-    local record = task and load(task)
-    if not record or not refused(record, name, nonce) then return entry, pending[4], task, record end
-  end
-end
+if has_most(meta[2]) then return { 'empty' } end
 
 local function next_new()
   local read = redis.call('XREADGROUP', 'GROUP', GROUP, consumer, 'COUNT', 1, 'STREAMS', stream, '>')
@@ -56,7 +34,7 @@ local function next_new()
 end
 
 for _ = 1, BATCH do
-  local entry, number, task, record = next_parked()
+  local entry, number, task, record = next_parked(class, name, nonce)
   local parked = entry ~= nil
   if not parked then entry, number, task, record = next_new() end
   if not entry then return { 'empty' } end

@@ -32,6 +32,7 @@ operations! {
     #[common] CLOSE = "close";
     #[common] SUBMIT = "submit";
     #[common] LEASE = "lease";
+    #[common] WAITS = "waits";
     #[common] RENEW = "renew";
     #[common] COMMIT = "commit";
     #[common] RELEASE = "release";
@@ -41,6 +42,8 @@ operations! {
     #[common] PAUSE = "pause";
     #[common] CHECK = "check";
     #[common] COLLECT = "collect";
+    #[common] PIN = "pin";
+    #[common] HELD = "held";
     ANNOUNCE = "announce";
     REMOVE_NODE = "remove_node";
     FORGET_NODE = "forget_node";

@@ -56,7 +56,16 @@ pub(super) fn on_lease(operation: &Operation, lease: &Lease) -> Cmd {
 }
 
 pub(super) fn lease_command(queue: &QueueName, class: Class, consumer: &Consumer) -> Cmd {
-    let mut cmd = scripts::LEASE.on(queue);
+    on_slot(&scripts::LEASE, queue, class, consumer)
+}
+
+pub(super) fn on_slot(
+    operation: &Operation,
+    queue: &QueueName,
+    class: Class,
+    consumer: &Consumer,
+) -> Cmd {
+    let mut cmd = operation.on(queue);
     cmd.arg(class.as_str()).arg(consumer.to_string());
     cmd.arg(consumer.agent.name()).arg(consumer.agent.nonce());
     cmd

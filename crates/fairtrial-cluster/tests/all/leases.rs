@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairtrial_cluster::{
-    Class, Committed, Dispatch, Leased, Place, Refusal, Release, Submitted, Task, Terms,
+    Class, Committed, Consumer, Dispatch, Leased, Place, Refusal, Release, Submitted, Task, Terms,
 };
 
 use crate::stage::Stage;
@@ -46,6 +46,44 @@ pub(crate) async fn a_lost_reply_is_given_again(stage: &impl Stage) {
     dispatch.pause(&queue(), false).await.unwrap();
     let other = lease(dispatch, &agent("n1").slot(1)).await;
     assert_eq!(other.task, task("b").id);
+}
+
+/// CL-37
+pub(crate) async fn what_waits_is_seen_and_not_taken(stage: &impl Stage) {
+    let dispatch = stage.dispatch();
+    let (name, one, two) = (queue(), slot("n1"), slot("n2"));
+    let waits = async |class: Class, slot: &Consumer| {
+        let asked = dispatch.waits(&name, class, slot);
+        asked.await.unwrap()
+    };
+    assert!(!waits(Class::Cpu, &one).await, "there is no queue");
+    let bounded = Terms {
+        max_inflight: Some(1),
+        ..terms()
+    };
+    open(dispatch, &bounded).await;
+    assert!(!waits(Class::Cpu, &one).await);
+    let ids = submit(dispatch, &["a", "b"]).await;
+    for _ in 0..2 {
+        assert!(waits(Class::Cpu, &one).await);
+        assert!(!waits(Class::Timing, &one).await);
+    }
+    dispatch.pause(&name, true).await.unwrap();
+    assert!(!waits(Class::Cpu, &one).await);
+    dispatch.pause(&name, false).await.unwrap();
+    let leased = lease(dispatch, &one).await;
+    assert_eq!(leased.task, ids[0], "nothing was taken");
+    assert!(waits(Class::Cpu, &one).await, "its reply may be lost");
+    assert!(!waits(Class::Cpu, &two).await, "one at a time");
+    open(dispatch, &terms()).await;
+    let last = lease(dispatch, &two).await;
+    let refused = Release::Refused {
+        refusal: Refusal::Setup,
+        reason: "no".to_owned(),
+    };
+    dispatch.release(&last, &refused).await.unwrap();
+    assert!(!waits(Class::Cpu, &two).await, "it has refused");
+    assert!(waits(Class::Cpu, &slot("n3")).await);
 }
 
 /// CL-18

@@ -47,6 +47,7 @@ suite! {
         the_same_key_is_the_same_task
         a_full_queue_takes_no_more_until_results_are_kept
         results_stay_until_they_are_kept
+        all_that_a_queue_holds_is_told
         what_a_flushed_server_forgot_is_missing_and_can_be_submitted_again
         an_envelope_too_large_is_refused
         numbers_tell_where_tasks_are;
@@ -54,6 +55,7 @@ suite! {
         tasks_come_out_in_order_and_as_they_went_in
         a_lost_reply_is_given_again
         a_class_has_its_own_stream
+        what_waits_is_seen_and_not_taken
         at_most_so_many_are_leased_at_a_time
         a_paused_queue_gives_nothing
         a_task_that_waited_too_long_is_recorded_so
@@ -72,6 +74,7 @@ suite! {
         two_reapers_at_once_handle_each_entry_once
         more_than_a_page_is_reaped
         an_entry_deleted_while_leased_is_added_anew
+        an_entry_deleted_while_leased_is_its_slots_until_it_is_reaped
         an_entry_deleted_while_queued_is_missing_and_submitted_again;
     refusals:
         another_agent_gets_what_one_refused

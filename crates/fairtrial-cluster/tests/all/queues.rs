@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fairtrial_cluster::{
-    Committed, Dispatch, DispatchError, Kept, Leased, MAX_ENVELOPE, MAX_RESULT, Opened, Place,
-    Submitted, Task, TaskId, Terms,
+    Committed, Dispatch, DispatchError, Holding, Kept, Leased, MAX_ENVELOPE, MAX_RESULT, Opened,
+    Place, Submitted, Task, TaskId, Terms,
 };
 
 use crate::stage::Stage;
@@ -187,6 +187,39 @@ pub(crate) async fn a_full_queue_takes_no_more_until_results_are_kept(stage: &im
         dispatch.submit(&queue(), &task("d")).await.unwrap(),
         Submitted::Full
     );
+}
+
+/// CL-53
+pub(crate) async fn all_that_a_queue_holds_is_told(stage: &impl Stage) {
+    let dispatch = stage.dispatch();
+    let held = async || {
+        let mut held = Vec::new();
+        let each = |holding| held.push(holding);
+        dispatch.each_held(&queue(), each).await.unwrap();
+        held.sort();
+        held
+    };
+    let pins = ["one".to_owned(), "two".to_owned()];
+    dispatch.pin(&queue(), &pins).await.unwrap();
+    assert_eq!(held().await, [], "there is no queue, and none was made");
+    // More than one page of them.
+    let keys: Vec<String> = (0..250).map(|number| format!("task {number:03}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    with_tasks(dispatch, &keys).await;
+    let done = lease(dispatch, &slot("n1")).await;
+    dispatch.commit(&commit(&done)).await.unwrap();
+    lease(dispatch, &slot("n1")).await;
+    dispatch.pin(&queue(), &pins).await.unwrap();
+    dispatch.pin(&queue(), &pins[..1]).await.unwrap();
+    let tasks = keys[1..]
+        .iter()
+        .map(|key| Holding::Task(task(key).envelope));
+    let mut expected: Vec<Holding> = tasks.collect();
+    expected.push(Holding::Result(result(&done)));
+    expected.extend(pins.map(Holding::Pin));
+    expected.sort();
+    assert!(held().await == expected);
+    assert!(dispatch.queue_status(&queue()).await.unwrap().is_some());
 }
 
 /// CL-32

@@ -235,6 +235,26 @@ pub(crate) async fn an_entry_deleted_while_leased_is_added_anew(stage: &impl Sta
     assert_eq!(lease(dispatch, &slot("n4")).await.task, submitted[0]);
 }
 
+/// CL-19, CL-59, X12
+pub(crate) async fn an_entry_deleted_while_leased_is_its_slots_until_it_is_reaped(
+    stage: &impl Stage,
+) {
+    let dispatch = stage.dispatch();
+    let ids = with_tasks(dispatch, &["a", "b"]).await;
+    let first = try_lease(dispatch, &slot("n1")).await;
+    let leased = lease(dispatch, &slot("n1")).await;
+    stage
+        .delete_entry(&queue(), Class::Cpu, leased.token.entry)
+        .await;
+    assert_eq!(try_lease(dispatch, &slot("n1")).await, first);
+    assert_eq!(
+        dispatch.commit(&commit(&leased)).await.unwrap(),
+        Committed::Committed
+    );
+    assert_eq!(lease(dispatch, &slot("n1")).await.task, ids[1]);
+    assert_eq!(try_lease(dispatch, &slot("n2")).await, Leased::Empty);
+}
+
 /// CL-58
 pub(crate) async fn an_entry_deleted_while_queued_is_missing_and_submitted_again(
     stage: &impl Stage,

@@ -30,6 +30,29 @@ async fn a_server_that_forgot_the_scripts_is_given_them_again() {
     assert!(matches!(next, Leased::Task { .. }), "{next:?}");
 }
 
+/// CL-17, X12: of the two that go together only the first is a script that the server has to be given again.
+#[tokio::test]
+async fn a_commit_is_not_overtaken_by_the_lease_that_it_carries() {
+    let Some(stage) = RedisStage::start() else {
+        return;
+    };
+    let dispatch = &stage.dispatch;
+    let ids = with_tasks(dispatch, &["a", "b", "c"]).await;
+    let leased = lease(dispatch, &slot("n1")).await;
+    stage
+        .delete_entry(&queue(), Class::Cpu, leased.token.entry)
+        .await;
+    let () = stage.command(&["SCRIPT", "FLUSH"]).await;
+    assert_eq!(lease(dispatch, &slot("n2")).await.task, ids[1]);
+    let both = dispatch.commit_and_lease(&commit(&leased), &queue(), Class::Cpu);
+    let (done, next) = both.await.unwrap();
+    assert_eq!(done, Committed::Committed);
+    assert!(
+        matches!(&next, Leased::Task { lease, .. } if lease.task == ids[2]),
+        "{next:?}"
+    );
+}
+
 /// CL-57, CL-72, X6 as far as dispatch goes
 #[tokio::test]
 async fn a_server_killed_and_started_again_has_lost_nothing() {

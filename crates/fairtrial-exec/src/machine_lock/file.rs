@@ -101,6 +101,11 @@ impl LockFile {
         })
     }
 
+    /// Whether another process is at the turnstile. Who cannot be asked might be.
+    pub(super) fn others_wait(&self) -> bool {
+        !matches!(record_lock::other_holder(&self.file, TURNSTILE), Ok(None))
+    }
+
     /// Says who has the lock.
     pub(super) fn sign(&self, label: &str) {
         let mut record = format!("{} {label}", std::process::id()).into_bytes();

@@ -160,6 +160,11 @@ impl Room {
         lock(self.file(), byte, kind).await
     }
 
+    /// Whoever waits stands in the queue, and the first of a process at the turnstile.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.queue.try_lock().is_err() || self.file().others_wait()
+    }
+
     fn holder(&self) -> Holder {
         let ours = || Holder {
             pid: Some(std::process::id()),

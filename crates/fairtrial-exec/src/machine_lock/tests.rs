@@ -80,6 +80,26 @@ async fn who_waits_to_be_alone_is_not_overtaken_by_sharers() {
     drop(timeout(PATIENCE, late).await.unwrap().unwrap());
 }
 
+/// CL-37
+#[tokio::test]
+async fn who_has_it_can_see_that_somebody_waits() {
+    let (_dir, lock) = place();
+    let first = lock.shared("a", |_| ()).await.unwrap();
+    let second = lock.shared("b", |_| ()).await.unwrap();
+    assert!(!first.is_wanted() && !second.is_wanted());
+    let mut alone = Box::pin(lock.exclusive("c", |_| ()));
+    assert!(at_once(&mut alone).await.is_none());
+    assert!(first.is_wanted() && second.is_wanted());
+    drop((first, second));
+    let alone = timeout(PATIENCE, alone).await.unwrap().unwrap();
+    assert!(!alone.is_wanted());
+    let mut late = Box::pin(lock.shared("d", |_| ()));
+    assert!(at_once(&mut late).await.is_none());
+    assert!(alone.is_wanted());
+    drop(late);
+    assert!(!alone.is_wanted(), "it gave up");
+}
+
 /// CA-41, CA-62
 #[tokio::test]
 async fn who_gives_up_waiting_is_in_nobodys_way() {

@@ -56,6 +56,7 @@ pub(super) fn open_journal(request: &Request<'_>) -> Result<Journal, JournalErro
         study_id: &study.study_id,
         compat: study.compat.name(),
         created_at_ns: now_ns(),
+        journal_id: &request.journal_id,
     };
     Journal::open(request.directory, &meta, &who(request))
 }

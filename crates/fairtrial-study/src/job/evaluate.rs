@@ -36,7 +36,8 @@ impl Job {
             }
         };
         let run = (&self.run_id, &self.identity, self.attempts);
-        call.key = Some(format!("{}/{}/{}/evaluation/{number}", run.0, run.1, run.2));
+        let key = format!("{}/{}/{}/evaluation/{number}", run.0, run.1, run.2);
+        call.key = Some(tools.journal.key(&key));
         let evaluated = match answer(tools, call).await {
             Answer::Came(outcome) => attempt::judge_evaluation(
                 &outcome,

@@ -52,6 +52,12 @@ pub(super) fn format(database: &Connection) -> rusqlite::Result<Option<i64>> {
 }
 
 /// Makes the tables, all or none.
+/// What the journal is called; those of old have no name.
+pub(super) fn id(database: &Connection) -> rusqlite::Result<Option<String>> {
+    let found = "SELECT value FROM meta WHERE key = 'journal_id'";
+    database.query_row(found, [], |row| row.get(0)).optional()
+}
+
 pub(super) fn create(database: &mut Connection, meta: &[(&str, &str)]) -> rusqlite::Result<()> {
     let transaction = database.transaction()?;
     transaction.execute_batch(TABLES)?;

@@ -5,6 +5,7 @@ use super::*;
 fn open(directory: &Path) -> Result<Journal, JournalError> {
     let meta = Meta {
         study_id: "s",
+        journal_id: "j",
         compat: "native",
         created_at_ns: 1,
     };

@@ -37,6 +37,8 @@ pub(crate) struct Meta<'a> {
     pub compat: &'a str,
     /// When it was made, in nanoseconds since 1970.
     pub created_at_ns: i64,
+    /// Unlike that of any other journal.
+    pub journal_id: &'a str,
 }
 
 /// A journal that is being written.
@@ -47,6 +49,7 @@ pub(crate) struct Journal {
     next_start: AtomicI64,
     path: PathBuf,
     directory: PathBuf,
+    id: Option<String>,
     /// Given up last.
     _lock: Lock,
 }
@@ -58,6 +61,7 @@ impl Journal {
         let path = directory.join(FILE_NAME);
         let mut database = Connection::open(&path).map_err(JournalError::database(&path))?;
         prepare(&mut database, &path, meta)?;
+        let id = schema::id(&database).map_err(JournalError::database(&path))?;
         let next_start = database
             .query_row("SELECT coalesce(max(id), 0) + 1 FROM starts", [], |row| {
                 row.get(0)
@@ -82,8 +86,18 @@ impl Journal {
             next_start: AtomicI64::new(next_start),
             path,
             directory: directory.to_owned(),
+            id,
             _lock: lock,
         })
+    }
+
+    /// The key of a call: who goes on with this journal has the same, who begins another has not. A journal of old has
+    /// no name, and its calls keep the keys that they had.
+    pub(crate) fn key(&self, call: &str) -> String {
+        match &self.id {
+            Some(id) => format!("{id}/{call}"),
+            None => call.to_owned(),
+        }
     }
 
     /// A number for a start.
@@ -168,6 +182,7 @@ fn prepare(database: &mut Connection, path: &Path, meta: &Meta<'_>) -> Result<()
                 ("compat", meta.compat),
                 ("version", env!("CARGO_PKG_VERSION")),
                 ("created_at_ns", &created),
+                ("journal_id", meta.journal_id),
             ];
             schema::create(database, &said).map_err(JournalError::database(path))?;
         }

@@ -44,6 +44,7 @@ fn failure(error: &str, stderr: &str) -> Given {
 fn record(directory: &Path, plan: &Plan<'_>, mut give: impl FnMut(&RunSpec<'_>) -> Option<Given>) {
     let meta = Meta {
         study_id: "s",
+        journal_id: "j",
         compat: "native",
         created_at_ns: 1,
     };

@@ -58,6 +58,7 @@ async fn attempts(errors: Vec<EngineError>, retries: u32) -> Vec<String> {
         provenance: None,
         formats: BTreeSet::new(),
         pace: Pace::default(),
+        journal_id: "j".into(),
     };
     let backend = Arc::new(Failing(Mutex::new(errors.into())));
     let (_stop, stopped) = watch::channel(Stop::No);

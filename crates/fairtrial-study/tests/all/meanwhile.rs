@@ -77,6 +77,7 @@ async fn run(directory: &Path, pace: Pace, look: Look) -> Summary {
         provenance: None,
         formats: BTreeSet::new(),
         pace,
+        journal_id: "j".into(),
     };
     let backend = Arc::new(Onlooker {
         directory: directory.to_owned(),

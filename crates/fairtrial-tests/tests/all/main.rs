@@ -1,5 +1,6 @@
 //! The one integration binary: a file per subject.
 
+mod agent_cli;
 mod ahead;
 mod attacked;
 mod backend;

@@ -1,0 +1,96 @@
+//! Whether an agent is well (CL-10). After three engine errors in a row, or a write to the store that failed, it leases
+//! nothing until what it needs works again.
+
+use fairtrial_exec::{Backend as _, Call, EngineError, Sandbox, Verdict};
+use serde_json::json;
+
+use super::NodeAgent;
+use super::trial::Ran;
+use crate::dispatch::{Dispatch, DispatchError};
+use crate::terms::{NewEvent, NodeState, Release};
+
+/// Engine errors in a row that make an agent unhealthy.
+const MOST_FAILURES: u32 = 3;
+
+impl<D: Dispatch + 'static> NodeAgent<D> {
+    /// CL-26
+    pub(super) fn engine_failed(&self, error: &EngineError) -> Ran {
+        self.failures.set(self.failures.get() + 1);
+        if self.failures.get() >= MOST_FAILURES {
+            self.fall_ill(&error.to_string());
+        }
+        Ran::Back(Release::Counted {
+            reason: error.to_string(),
+        })
+    }
+
+    /// CL-27
+    pub(super) fn store_failed(&self, why: &str) -> Ran {
+        self.fall_ill(why);
+        Ran::Back(Release::Uncounted {
+            reason: why.to_owned(),
+        })
+    }
+
+    fn fall_ill(&self, why: &str) {
+        // Who drains leases nothing anyway, and is soon gone.
+        if self.state.get() == NodeState::Up {
+            log::error!("no more leases until the start checks pass: {why}");
+            self.turn(NodeState::Unhealthy, Some(why));
+        }
+    }
+
+    /// Whether what an agent needs works again: the store, and a command at the level that all calls have.
+    pub(super) async fn recovers(&self) -> bool {
+        if let Some(store) = &self.store
+            && store.check().await.is_err()
+        {
+            return false;
+        }
+        let mut call = Call::command(["true"]);
+        call.sandbox = Sandbox::new(self.config.floor);
+        let tried = self.engine.execute(call).await;
+        let works = tried.is_ok_and(|outcome| outcome.verdict == Verdict::Ok);
+        if works && self.state.get() == NodeState::Unhealthy {
+            log::info!("well again");
+            self.failures.set(0);
+            self.turn(NodeState::Up, None);
+        }
+        works
+    }
+
+    /// It is in another state from now on, and says so.
+    pub(super) fn turn(&self, state: NodeState, why: Option<&str>) {
+        self.state.set(state);
+        let name = match state {
+            NodeState::Up => "agent.up",
+            NodeState::Draining => "agent.draining",
+            NodeState::Unhealthy => "agent.unhealthy",
+        };
+        self.report(name, self.config.agent.name(), why);
+    }
+
+    /// Queues are told this of an agent.
+    pub(super) fn report(&self, name: &str, agent: &str, why: Option<&str>) {
+        self.news.borrow_mut().push(NewEvent {
+            name: name.to_owned(),
+            task: None,
+            agent: Some(agent.to_owned()),
+            data: why.map_or_else(String::new, |why| json!({ "reason": why }).to_string()),
+        });
+        self.turned.notify_one();
+    }
+
+    /// Tells all queues what has not been told yet (CL-61).
+    pub(super) async fn tell_news(&self) -> Result<(), DispatchError> {
+        if self.news.borrow().is_empty() {
+            return Ok(());
+        }
+        let queues = self.dispatch.queues().await?;
+        let news = self.news.take();
+        for listed in queues {
+            self.dispatch.emit(&listed.queue, &news).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,13 @@
+-- ARGV: `task` or `res`, a cursor. Answers the next cursor, then envelopes of tasks or results.
+local what, cursor = ARGV[2], ARGV[3]
+local page = redis.call('HSCAN', what == 'task' and TASK or RES, cursor, 'COUNT', BATCH)
+local answer = { page[1] }
+for i = 1, #page[2], 2 do
+  local field, value = page[2][i], page[2][i + 1]
+  if what == 'res' then
+    answer[#answer + 1] = value
+  elseif #field == 64 then -- by its id, and not by its entry
+    answer[#answer + 1] = cmsgpack.unpack(value).envelope
+  end
+end
+return answer
