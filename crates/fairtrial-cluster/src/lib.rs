@@ -17,6 +17,7 @@ mod names;
 mod node;
 mod options;
 mod pack;
+pub mod parcel;
 mod redis;
 mod terms;
 

@@ -2,8 +2,10 @@
 //!
 //! Python owns signatures, defaults and documents. Everything that waits here waits without the interpreter's lock.
 
+mod arrivals;
 mod backend;
 mod cluster;
+mod courier;
 mod evaluation;
 mod look;
 mod mailbox;
@@ -41,9 +43,12 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("EngineError", module.py().get_type::<EngineError>())?;
     module.add("InvalidStudy", module.py().get_type::<InvalidStudy>())?;
+    module.add_class::<arrivals::Arrivals>()?;
+    module.add_class::<arrivals::Arrived>()?;
     module.add_class::<backend::Backend>()?;
     module.add_class::<backend::ArgumentFile>()?;
     module.add_class::<cluster::Cluster>()?;
+    module.add_class::<courier::Courier>()?;
     module.add_class::<evaluation::Evaluator>()?;
     module.add_class::<outcome::Outcome>()?;
     module.add_class::<pending::Pending>()?;
@@ -55,6 +60,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<tap::Tap>()?;
     module.add_class::<terms::Terms>()?;
     module.add_class::<watch::Watch>()?;
+    module.add_function(wrap_pyfunction!(arrivals::become_undumpable, module)?)?;
     module.add_function(wrap_pyfunction!(report::rescore, module)?)?;
     module.add_function(wrap_pyfunction!(report::write_html, module)?)?;
     module.add_function(wrap_pyfunction!(study_run::run_study, module)?)?;

@@ -123,6 +123,13 @@ impl Pending {
         ))
     }
 
+    /// The engine's answer, once. For after `wait_answer`.
+    pub(crate) fn take_answer(&self) -> PyResult<Answer> {
+        self.check_process()?;
+        let answer = self.slot.lock().answer.take();
+        answer.ok_or_else(|| PyRuntimeError::new_err("not answered, or taken before"))
+    }
+
     fn wait_for(
         &self,
         py: Python<'_>,

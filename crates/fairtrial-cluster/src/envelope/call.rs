@@ -119,13 +119,13 @@ impl HostRecord {
 pub(super) type Fetch<'a> = &'a mut dyn FnMut(&Blob) -> Option<Arguments>;
 
 impl CallRecord {
-    /// Of a call with its packed directories, everything small. Large arguments are `file`s, given by their blobs.
+    /// Of a call with its packed directories, everything small. Large arguments are in a `file` or go by themselves,
+    /// and are given by their blob.
     pub(super) fn of(call: &Call, path: Vec<Blob>, file: Option<Blob>) -> Self {
         let carried = |arguments: &Arguments| match (arguments, file) {
-            (Arguments::Bytes(bytes), _) => Carried::here(bytes),
-            (Arguments::File { .. }, file) => {
-                Carried::Blob(file.expect("arguments in a file come with their blob"))
-            }
+            (_, Some(blob)) => Carried::Blob(blob),
+            (Arguments::Bytes(bytes), None) => Carried::here(bytes),
+            (Arguments::File { .. }, None) => panic!("arguments in a file come with their blob"),
         };
         let work = match &call.work {
             Work::Source(work) => WorkRecord::Source {

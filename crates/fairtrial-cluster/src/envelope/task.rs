@@ -75,7 +75,7 @@ pub enum BlobUse {
     Directory,
 }
 
-/// Blobs of packed directories, and of arguments that are in a file, if they are.
+/// Blobs of packed directories, and of arguments that are in a file or go by themselves.
 #[derive(Clone, Debug, Default)]
 pub struct PackedParts {
     /// One for each directory of the call's `python_path`.

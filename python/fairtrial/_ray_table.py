@@ -1,0 +1,145 @@
+"""The tasks of a driver, and who has them. Decides; starts nothing and waits for nothing."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Task:
+    """A call that is not over."""
+
+    call: int
+    alone: bool  # it takes all of a node's slots (CL-69)
+    submitted_at: float
+    give_up_at: float | None  # unless it has begun by then
+    attempt: int = 0  # the latest; answers of older ones are nobody's
+    deliveries: int = 0  # attempts that count, as losses do
+    node: str | None = None  # where it runs
+    sent_at: float = 0.0
+    refused_by: set[str] = field(default_factory=set)
+    cancelled: bool = False
+
+
+@dataclass
+class Node:
+    """A node as the table sees it."""
+
+    slots: int
+    free: int
+    is_up: bool = False
+
+
+class Table:
+    """Tasks and nodes. One thread uses it."""
+
+    def __init__(self, max_deliver: int) -> None:
+        self.max_deliver = max_deliver
+        self.tasks: dict[int, Task] = {}
+        self.nodes: dict[str, Node] = {}
+        self._queue: deque[Task] = deque()
+
+    # -- nodes
+
+    def add_node(self, name: str, slots: int) -> None:
+        """A node that is not up yet."""
+        self.nodes[name] = Node(slots, slots)
+
+    def remove_node(self, name: str) -> None:
+        """A node that is gone for good. What it had is told by itself."""
+        self.nodes.pop(name, None)
+
+    def set_up(self, name: str, is_up: bool) -> None:
+        """Whether a node is given tasks."""
+        if name in self.nodes:
+            self.nodes[name].is_up = is_up
+
+    # -- tasks
+
+    def submit(self, call: int, alone: bool, now: float, queue_timeout_s: float | None) -> None:
+        give_up_at = None if queue_timeout_s is None else now + queue_timeout_s
+        task = Task(call, alone, now, give_up_at)
+        self.tasks[call] = task
+        self._queue.append(task)
+
+    def start(self, now: float) -> Task | None:
+        """The next task, on the node that it is to be sent to; None if there is none or no room for any."""
+        room = {name: node for name, node in self.nodes.items() if node.is_up}
+        for task in self._queue:
+            if not any(node.free for node in room.values()):
+                return None
+            open_to = {name: node for name, node in room.items() if name not in task.refused_by}
+            fitting = [name for name, node in open_to.items() if node.free >= (node.slots if task.alone else 1)]
+            if fitting:
+                self._queue.remove(task)
+                return self._begin(task, max(fitting, key=lambda name: open_to[name].free), now)
+            if task.alone and open_to:
+                # The node that is free soonest starts nothing else meanwhile, or it would never be.
+                del room[max(open_to, key=lambda name: open_to[name].free)]
+        return None
+
+    def _begin(self, task: Task, name: str, now: float) -> Task:
+        node = self.nodes[name]
+        node.free -= node.slots if task.alone else 1
+        task.node, task.sent_at = name, now
+        task.attempt += 1
+        task.deliveries += 1
+        return task
+
+    def returned(self, call: int, attempt: int) -> Task | None:
+        """Something came back of a task, whose slots are free now; None if the attempt is not the latest."""
+        task = self.tasks.get(call)
+        if task is None or task.node is None or task.attempt != attempt:
+            return None
+        node = self.nodes.get(task.node)
+        if node is not None:
+            node.free += node.slots if task.alone else 1
+        return task
+
+    def try_again(self, task: Task) -> bool:
+        """Queues a returned task before all others; False if it was delivered too often."""
+        if task.deliveries >= self.max_deliver:
+            return False
+        self._requeue(task)
+        return True
+
+    def try_elsewhere(self, task: Task) -> bool:
+        """Queues a task that its node refused, which does not count; False if every node has refused it."""
+        if task.node is not None:
+            task.refused_by.add(task.node)
+        if not self.nodes.keys() - task.refused_by:
+            return False
+        task.deliveries -= 1
+        self._requeue(task)
+        return True
+
+    def _requeue(self, task: Task) -> None:
+        task.node = None
+        self._queue.appendleft(task)
+
+    def end(self, task: Task) -> None:
+        """It was answered."""
+        self.tasks.pop(task.call, None)
+        if task.node is None and task in self._queue:
+            self._queue.remove(task)
+
+    # -- what is asked of it
+
+    def queued(self) -> list[Task]:
+        return list(self._queue)
+
+    def running(self) -> list[Task]:
+        return [task for task in self.tasks.values() if task.node is not None]
+
+    def overdue(self, now: float) -> list[Task]:
+        """Queued tasks that waited too long. One that ran before has begun, and waits as long as it takes."""
+        return [task for task in self._queue if _waits(task) and task.give_up_at is not None and task.give_up_at <= now]
+
+    def next_overdue(self) -> float | None:
+        times = [task.give_up_at for task in self._queue if _waits(task) and task.give_up_at is not None]
+        return min(times, default=None)
+
+
+def _waits(task: Task) -> bool:
+    return task.deliveries == 0

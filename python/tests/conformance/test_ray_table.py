@@ -1,0 +1,111 @@
+"""The table of a driver, without Ray: who has which task, and what follows from its loss (CL-66, CL-69)."""
+
+from fairtrial._ray_table import Table
+
+
+def table(*slots, max_deliver=3):
+    made = Table(max_deliver)
+    for number, count in enumerate(slots):
+        made.add_node(f"n{number}", count)
+        made.set_up(f"n{number}", True)
+    return made
+
+
+def submitted(table, count, alone=False):
+    first = len(table.tasks) + 1
+    for call in range(first, first + count):
+        table.submit(call, alone, 0.0, None)
+
+
+def started(table):
+    found = []
+    while (task := table.start(1.0)) is not None:
+        found.append((task.call, task.node))
+    return found
+
+
+def test_tasks_start_in_order_while_there_is_room():
+    """CL-36, CL-66"""
+    made = table(2, 1)
+    submitted(made, 5)
+    assert [call for call, _ in started(made)] == [1, 2, 3]
+    assert sorted(task.node for task in made.running()) == ["n0", "n0", "n1"]
+    assert made.returned(2, 1) is not None
+    assert [call for call, _ in started(made)] == [4]
+
+
+def test_a_node_that_is_not_up_is_given_nothing():
+    """CL-66: so that no attempt is wasted on an actor that is being started again."""
+    made = table(1)
+    made.set_up("n0", False)
+    submitted(made, 1)
+    assert started(made) == []
+    made.set_up("n0", True)
+    assert started(made) == [(1, "n0")]
+
+
+def test_a_lost_task_comes_first_and_its_older_attempts_are_nobodys():
+    """CL-66"""
+    made = table(1)
+    submitted(made, 2)
+    assert started(made) == [(1, "n0")]
+    task = made.returned(1, 1)
+    assert made.try_again(task)
+    assert started(made) == [(1, "n0")]
+    assert task.attempt == 2
+    assert made.returned(1, 1) is None
+    assert made.returned(1, 2) is task
+
+
+def test_a_task_is_lost_after_as_many_deliveries_as_it_may_have():
+    """CL-66"""
+    made = table(1, max_deliver=2)
+    submitted(made, 1)
+    started(made)
+    assert made.try_again(made.returned(1, 1))
+    started(made)
+    assert not made.try_again(made.returned(1, 2))
+
+
+def test_a_refused_task_goes_to_who_has_not_refused_it_and_that_does_not_count():
+    """CL-22"""
+    made = table(1, 1, max_deliver=1)
+    submitted(made, 1)
+    [(_, first)] = started(made)
+    assert made.try_elsewhere(made.returned(1, 1))
+    [(_, second)] = started(made)
+    assert {first, second} == {"n0", "n1"}
+    assert not made.try_elsewhere(made.returned(1, 2))
+
+
+def test_a_task_alone_has_a_node_to_itself():
+    """CL-69"""
+    made = table(2)
+    submitted(made, 1)
+    submitted(made, 1, alone=True)
+    submitted(made, 1)
+    assert started(made) == [(1, "n0")], "the second waits for the node, and the third does not overtake it there"
+    made.end(made.returned(1, 1))
+    assert started(made) == [(2, "n0")]
+    made.end(made.returned(2, 1))
+    assert started(made) == [(3, "n0")]
+
+
+def test_a_task_alone_keeps_one_node_waiting_and_no_more():
+    """CL-69"""
+    made = table(2, 2)
+    submitted(made, 2)
+    submitted(made, 1, alone=True)
+    submitted(made, 2)
+    assert sorted(call for call, _ in started(made)) == [1, 2, 4]
+
+
+def test_only_what_never_began_waits_too_long():
+    """EX-46"""
+    made = table(1)
+    made.submit(1, False, 0.0, 5.0)
+    made.submit(2, False, 0.0, 5.0)
+    started(made)
+    made.try_again(made.returned(1, 1))
+    assert [task.call for task in made.overdue(10.0)] == [2]
+    assert made.next_overdue() == 5.0
