@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fairtrial_candidates::spec::Spec;
-use fairtrial_candidates::{EvaluateError, EvaluationReport, Evaluator, Event, State};
+use fairtrial_candidates::{EvaluateError, EvaluationReport, Evaluator, Event, Onset, State};
 use fairtrial_exec::{Backend, LocalConfig, Shutdown};
 use fairtrial_tests::{PATIENCE, stress};
 use tokio::sync::mpsc;
@@ -34,7 +34,7 @@ async fn watched(
     let (events, mut told) = mpsc::unbounded_channel();
     let mut heard = Vec::new();
     let ended = {
-        let evaluating = evaluator.evaluate(false, events);
+        let evaluating = evaluator.evaluate(Onset::Begin, events);
         tokio::pin!(evaluating);
         loop {
             tokio::select! {
