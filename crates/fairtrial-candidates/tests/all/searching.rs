@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fairtrial_candidates::FailureKind as CaseFailure;
 use fairtrial_candidates::measure::{Entrant, Judgement, Placing, Report, Tally, Verdict};
 use fairtrial_candidates::search::{
     Answer, BaseFacts, Callable, Checked, Failure, FailureKind, Found, FunctionProposer, Ledger,
@@ -187,7 +186,7 @@ async fn a_function_is_held_to_what_programs_are_held_to() {
             },
         );
         let found = Found::Failed {
-            kind: CaseFailure::Mismatch,
+            kind: fairtrial_candidates::FailureKind::Mismatch,
             differing: 1,
             cases: 10,
         };
