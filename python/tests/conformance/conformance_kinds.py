@@ -55,12 +55,12 @@ def redis():
 
 @contextlib.contextmanager
 def ray():
-    """An instance of Ray on this machine, with one node of two processors."""
+    """An instance of Ray on this machine, whose one node has processors for several backends: each takes its own."""
     ray = pytest.importorskip("ray", reason="Ray is not installed for this Python: it is for one version, being large")
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.WARNING}
-    ray.init(address="local", num_cpus=SLOTS, _node_ip_address="127.0.0.1", **quiet)
+    ray.init(address="local", num_cpus=8 * SLOTS, _node_ip_address="127.0.0.1", **quiet)
     try:
-        yield ft.ray.RayBackend
+        yield lambda: ft.ray.RayBackend(slots=SLOTS)
     finally:
         ray.shutdown()
 

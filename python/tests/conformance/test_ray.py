@@ -48,7 +48,7 @@ def instance():
     ours = not ray.is_initialized()
     if ours:
         quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.WARNING}
-        ray.init(address="local", num_cpus=2, _node_ip_address="127.0.0.1", **quiet)
+        ray.init(address="local", num_cpus=16, _node_ip_address="127.0.0.1", **quiet)
     yield
     if ours:
         ray.shutdown()
@@ -56,7 +56,7 @@ def instance():
 
 @pytest.fixture
 def own(instance):
-    with ft.ray.RayBackend() as backend:
+    with ft.ray.RayBackend(slots=2) as backend:
         yield backend
 
 
@@ -108,7 +108,7 @@ def test_a_call_whose_actor_is_lost_is_run_again(own, tmp_path):
 def test_a_call_that_takes_every_actor_with_it_is_lost_and_the_rest_goes_on(instance, tmp_path):
     """CL-29, CL-30, CL-66"""
     place = tmp_path / "runs"
-    with ft.ray.RayBackend(max_deliver=2) as backend:
+    with ft.ray.RayBackend(slots=2, max_deliver=2) as backend:
         with pytest.raises(ft.EngineError, match="lost"):
             backend.execute(ft.Call(source=KILLS, function="f", args=[str(place)]))
         assert backend.execute(ft.Call(source=ONE, function="f")).value == 1
@@ -173,7 +173,7 @@ def test_calls_of_the_class_timing_have_the_node_to_themselves(instance, tmp_pat
     def call(name):
         return ft.Call(source=source, function="f", args=[str(folder), name])
 
-    with ft.ray.RayBackend(classes=("cpu", "timing")) as backend:
+    with ft.ray.RayBackend(slots=2, classes=("cpu", "timing")) as backend:
         kinds = ["cpu", "cpu", "timing", "cpu", "timing", "cpu", "cpu"]
         futures = [backend.submit(call(f"{kind}{n}"), cls=kind) for n, kind in enumerate(kinds)]
         seen = [future.outcome(WAIT_S).value for future in futures]
@@ -190,7 +190,7 @@ def test_a_store_carries_what_is_large(instance, tmp_path):
     library.mkdir()
     (library / "helper_of_store.py").write_text("def turned(x): return x[::-1]")
     source = "from helper_of_store import turned\ndef f(x): return turned(x)"
-    with ft.ray.RayBackend(blobs=(tmp_path / "blobs").as_uri()) as backend:
+    with ft.ray.RayBackend(slots=1, blobs=(tmp_path / "blobs").as_uri()) as backend:
         call = ft.Call(source=source, function="f", args=[data], python_path=[library])
         assert backend.execute(call).value == data[::-1]
     stored = [path for path in (tmp_path / "blobs").rglob("*") if path.is_file()]
