@@ -49,6 +49,7 @@ from .waiting import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION, as_complet
 
 if _TYPE_CHECKING:
     from . import joblib as joblib
+    from . import ray as ray
 
 __all__ = [
     "ALL_COMPLETED",
@@ -102,6 +103,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name == "joblib":  # imported when asked for: it needs a package that not everybody has
+    if name in ("joblib", "ray"):  # imported when asked for: they need packages that not everybody has
         return _importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,7 +21,9 @@ generation = 0  # one more in each forked child: what was made before belongs to
 class Owner:
     """Ends an engine, whether or not whoever made it is still there."""
 
-    def __init__(self, engine: _engine.Backend | _engine.Cluster, echo: Echo | None, shared: Shared) -> None:
+    def __init__(
+        self, engine: _engine.Backend | _engine.Cluster | _engine.Courier, echo: Echo | None, shared: Shared
+    ) -> None:
         self.engine, self.echo, self.shared = engine, echo, shared
 
     def shutdown(self, wait: bool, cancel_queued: bool, kill_after: float | None) -> None:

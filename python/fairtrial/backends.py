@@ -90,7 +90,7 @@ class Hooks(Protocol):
     def on_shutdown(self, hook: Callable[[Event], Any]) -> Unsubscribe: ...
 
 
-E = TypeVar("E", _engine.Backend, _engine.Cluster)
+E = TypeVar("E", _engine.Backend, _engine.Cluster, _engine.Courier)
 
 
 class EngineBackend(Generic[E]):
@@ -120,7 +120,9 @@ class EngineBackend(Generic[E]):
 
     def execute(self, call: Call) -> Outcome:
         """Runs a call to its end; raises only `EngineError`. Ctrl-C kills it."""
-        future = self.submit(call)
+        return self._see_through(self.submit(call))
+
+    def _see_through(self, future: Future[Any]) -> Outcome:
         try:
             future._pending.wait_answer()
         except BaseException:
@@ -130,13 +132,16 @@ class EngineBackend(Generic[E]):
 
     async def aexecute(self, call: Call) -> Outcome:
         """As `execute`, in any asyncio loop; a task that is cancelled kills its call."""
+        return await self._await_through(lambda: self.submit(call))
+
+    async def _await_through(self, submit: Callable[[], Future[Any]]) -> Outcome:
         import asyncio  # a program without a loop need not load it
 
         loop = asyncio.get_running_loop()
         over = asyncio.Event()
         # Weak: a loop that is closed drops its tasks, and with a task goes its call.
         waiting = weakref.ref(over)
-        future = self.submit(call)
+        future = submit()
 
         def wake() -> None:
             over = waiting()

@@ -1,0 +1,317 @@
+"""The driver of a Ray cluster: one thread that owns the table of tasks and the actors of the nodes.
+
+It waits for one thing at a time, whoever tells it: the backend's users, Ray's replies, or the clock.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from . import _engine
+from ._ray_table import Table, Task
+
+if TYPE_CHECKING:
+    from ._ray_cluster import Cluster
+
+LOOK_EVERY_S = 5.0  # for nodes that came or went
+ASK_AGAIN_S = 0.2  # an actor that is being started again
+STOP_PATIENCE_S = 5.0  # what was killed may take so long to say so
+MOST_FAILED_STARTS = 3  # in a row, without an actor that is up
+
+_log = logging.getLogger("fairtrial")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user asked for."""
+
+    slots: int | None
+    max_deliver: int
+    blobs: str | None
+
+
+@dataclass
+class Member:
+    """A node with its actor."""
+
+    actor: Any
+    asked: bool = False  # whether it is ready: the answer is on its way
+    ask_at: float | None = None
+
+
+@dataclass
+class Parcel:
+    """A call as it travels; kept until it is answered, in case it has to travel again."""
+
+    envelope: bytes
+    beside: list[bytes]
+    directories: list[str]
+
+
+@dataclass
+class Ending:
+    """What was said of the end."""
+
+    kill_at: float | None = None
+    given_up_at: float | None = None
+
+
+@dataclass
+class Driver:
+    """Carries calls between a courier and a cluster, which it joins when there is a call."""
+
+    courier: _engine.Courier
+    settings: Settings
+    join: Callable[[], Cluster]
+    table: Table = field(init=False)
+    cluster: Cluster | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    parcels: dict[int, Parcel] = field(default_factory=dict)
+    directories: dict[str, Any] = field(default_factory=dict)  # references to archives, by digest
+    ending: Ending | None = None
+    look_at: float = 0.0
+    failed_starts: int = 0
+
+    def __post_init__(self) -> None:
+        self.table = Table(self.settings.max_deliver)
+
+    def run(self) -> None:
+        """Until it is shut down."""
+        try:
+            while not self._is_over():
+                self._hear(self.courier.next(self._patience()))
+                self._keep_up()
+        except BaseException:
+            _log.exception("the driver of the Ray cluster failed")
+        finally:
+            self._leave()
+            self.courier.finish()
+
+    def _is_over(self) -> bool:
+        if self.ending is None:
+            return False
+        given_up = self.ending.given_up_at is not None and time.monotonic() >= self.ending.given_up_at
+        return given_up or not self.table.tasks
+
+    def _patience(self) -> float | None:
+        """How long nothing may happen before the clock itself is news."""
+        times = [self.table.next_overdue()]
+        times += [member.ask_at for member in self.members.values()]
+        times += [self.look_at] if self.cluster is not None else []
+        times += [self.ending.kill_at, self.ending.given_up_at] if self.ending is not None else []
+        known = [at for at in times if at is not None]
+        return max(min(known) - time.monotonic(), 0.0) if known else None
+
+    # -- what is heard
+
+    def _hear(self, news: Any) -> None:
+        if news is None:
+            return
+        handler: Callable[..., None] = getattr(self, "_on_" + news[0])
+        handler(*news[1:])
+
+    def _on_run(self, call: int, queue_timeout_s: float | None, alone: bool) -> None:
+        self.table.submit(call, alone, time.monotonic(), queue_timeout_s)
+
+    def _on_cancel(self, call: int) -> None:
+        task = self.table.tasks.get(call)
+        if task is not None:
+            self._cancel(task)
+
+    def _on_shutdown(self, cancel_queued: bool, kill_after: float | None) -> None:
+        self.ending = self.ending or Ending()
+        if cancel_queued:
+            for task in self.table.queued():
+                self._cancel(task)
+        if kill_after is not None:
+            at = time.monotonic() + kill_after
+            self.ending.kill_at = at if self.ending.kill_at is None else min(at, self.ending.kill_at)
+
+    def _on_ready(self, name: str, member: Member, future: Any) -> None:
+        if self.members.get(name) is not member:
+            return  # of an actor that was given up
+        member.asked = False
+        error = future.exception()
+        if error is None:
+            self._take_up(name, future.result())
+        elif self.cluster is not None and self.cluster.is_away_only(error):
+            member.ask_at = time.monotonic() + ASK_AGAIN_S
+        else:
+            _log.warning("the actor of node %s is gone: %s", name, error)
+            self._forget(name)
+            self.failed_starts += 1
+            if self.failed_starts >= MOST_FAILED_STARTS and not any(node.is_up for node in self.table.nodes.values()):
+                self._fail_all(f"no actor can be started: {error}")
+
+    def _take_up(self, name: str, auth_mode: str) -> None:
+        assert self.cluster is not None, "whose actor answers"
+        try:
+            self.cluster.check_node(auth_mode)
+        except _engine.EngineError as error:
+            self._fail_all(f"cannot use the Ray cluster: {error}")
+            self._leave()
+        else:
+            self.failed_starts = 0
+            self.table.set_up(name, True)
+
+    def _on_reply(self, name: str, call: int, attempt: int, future: Any) -> None:
+        error = future.exception()
+        if error is not None:
+            self._suspect(name)
+        task = self.table.returned(call, attempt)
+        if task is None:
+            return  # an older attempt's
+        if error is not None:
+            return self._lost(task, f"the actor of node {name} was lost: {type(error).__name__}")
+        kind, envelope, beside = future.result()
+        if kind == "raised":
+            self._lost(task, envelope.decode(errors="replace"))
+        elif kind == "failed" and not task.cancelled and self.table.try_again(task):
+            pass  # the engine of that node could not, and counts (CL-26)
+        elif kind == "refused" and not task.cancelled and self.table.try_elsewhere(task):
+            pass  # another node may have what it needs (CL-22)
+        else:
+            self._end(task)
+            self.courier.answer((call, attempt), envelope, beside, task.sent_at - task.submitted_at)
+
+    # -- tasks
+
+    def _lost(self, task: Task, why: str) -> None:
+        """Whoever had it does not say what became of it (CL-66)."""
+        if task.cancelled:
+            self._end(task)
+            self.courier.call_off(task.call, False)
+        elif not self.table.try_again(task):
+            self._end(task)
+            self.courier.fail(task.call, True, f"given up after {task.deliveries} attempts: {why}")
+
+    def _cancel(self, task: Task) -> None:
+        task.cancelled = True
+        member = self.members.get(task.node) if task.node is not None else None
+        if member is not None:
+            member.actor.cancel.remote(task.call, task.attempt)  # `run` tells what came of it
+        elif task.node is None:
+            self._end(task)
+            self.courier.call_off(task.call, False)
+
+    def _end(self, task: Task) -> None:
+        self.table.end(task)
+        self.parcels.pop(task.call, None)
+
+    # -- what is done of itself
+
+    def _keep_up(self) -> None:
+        now = time.monotonic()
+        self._wind_down(now)
+        for task in self.table.overdue(now):
+            self._end(task)
+            self.courier.call_off(task.call, True)
+        if self.table.tasks and self.cluster is None and not self._joined():
+            return
+        if self.cluster is not None and now >= self.look_at:
+            self._look_for_nodes()
+        for name, member in self.members.items():
+            if member.ask_at is not None and now >= member.ask_at:
+                self._ask_ready(name, member)
+        while (task := self.table.start(time.monotonic())) is not None:
+            self._send(task)
+
+    def _wind_down(self, now: float) -> None:
+        ending = self.ending
+        if ending is not None and ending.kill_at is not None and now >= ending.kill_at:
+            ending.kill_at, ending.given_up_at = None, now + STOP_PATIENCE_S
+            for task in list(self.table.tasks.values()):
+                self._cancel(task)
+
+    def _joined(self) -> bool:
+        try:
+            self.cluster, self.look_at = self.join(), 0.0
+            return True
+        except Exception as error:
+            self._fail_all(f"cannot use the Ray cluster: {error}")
+            return False
+
+    def _fail_all(self, why: str) -> None:
+        for task in list(self.table.tasks.values()):
+            self.table.returned(task.call, task.attempt)
+            self._end(task)
+            self.courier.fail(task.call, False, why)
+
+    def _send(self, task: Task) -> None:
+        parcel = self.parcels.get(task.call) or self._pack(task)
+        if parcel is None or task.node is None:
+            return
+        name, attempt = task.node, task.attempt
+        directories = {digest: [self._archive(digest)] for digest in parcel.directories}
+        arguments = (task.call, attempt, parcel.envelope, directories, *parcel.beside)
+        reply = self.members[name].actor.run.remote(*arguments)
+        note = self.courier.put
+        reply.future().add_done_callback(lambda future: note(("reply", name, task.call, attempt, future)))
+
+    def _pack(self, task: Task) -> Parcel | None:
+        packed = self.courier.pack(task.call)
+        if packed is None:  # it was answered: it cannot be packed
+            self.table.returned(task.call, task.attempt)
+            self._end(task)
+            return None
+        self.parcels[task.call] = Parcel(*packed)
+        return self.parcels[task.call]
+
+    def _archive(self, digest: str) -> Any:
+        """A reference to a packed directory: many calls share one."""
+        assert self.cluster is not None, "only who joined sends"
+        if digest not in self.directories:
+            self.directories[digest] = self.cluster.put(self.courier.directory(digest))
+        return self.directories[digest]
+
+    # -- nodes
+
+    def _look_for_nodes(self) -> None:
+        assert self.cluster is not None, "only who joined looks"
+        self.look_at = time.monotonic() + LOOK_EVERY_S
+        found = self.cluster.nodes(self.settings.slots)
+        for name in self.members.keys() - found.keys():
+            self._forget(name)
+        for name, slots in found.items():
+            if name not in self.members:
+                member = Member(self.cluster.start_actor(name, slots, self.settings.blobs))
+                self.members[name] = member
+                self.table.add_node(name, slots)
+                self._ask_ready(name, member)
+        if not found:
+            _log.warning("no node of the Ray cluster has a processor for calls; they wait")
+
+    def _ask_ready(self, name: str, member: Member) -> None:
+        """Whether it can run calls; it is told what it is known to have, and kills the rest."""
+        member.asked, member.ask_at = True, None
+        known = [(task.call, task.attempt) for task in self.table.running() if task.node == name]
+        note = self.courier.put
+        answer = member.actor.ready.remote(known)
+        answer.future().add_done_callback(lambda future: note(("ready", name, member, future)))
+
+    def _suspect(self, name: str) -> None:
+        """Its actor may be gone: it is given nothing until it says otherwise, so that no attempt is wasted on it."""
+        self.table.set_up(name, False)
+        member = self.members.get(name)
+        if member is not None and not member.asked and member.ask_at is None:
+            member.ask_at = time.monotonic() + ASK_AGAIN_S
+
+    def _forget(self, name: str) -> None:
+        self.members.pop(name, None)
+        self.table.remove_node(name)
+
+    def _leave(self) -> None:
+        actors = [member.actor for member in self.members.values()]
+        for name in list(self.members):
+            self._forget(name)
+        cluster, self.cluster = self.cluster, None
+        self.directories.clear()
+        if cluster is not None:
+            try:
+                cluster.leave(actors)
+            except Exception as error:
+                _log.warning("leaving the Ray cluster: %s", error)

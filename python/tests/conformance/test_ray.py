@@ -1,0 +1,296 @@
+"""`RayBackend` with real Ray: what the suite for all backends does not ask for (CL-65 to CL-69)."""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from conftest import WAIT_S, Gate, is_gone, wait_until
+
+import fairtrial as ft
+
+PACKAGE_PARENT = str(Path(ft.__file__).parents[1])
+ONE = "def f(): return 1"
+# The worker's parent is the launcher, and the launcher's is the actor.
+ACTOR = (
+    "import os, signal, time\n"
+    "def actor():\n"
+    "    stat = open(f'/proc/{os.getppid()}/stat').read()\n"
+    "    return int(stat.rpartition(')')[2].split()[1])\n"
+    "def note(place):\n"
+    "    with open(place, 'a') as file: file.write(f'{os.getpid()} {actor()}\\n')\n"
+)
+KILLS = ACTOR + "def f(place):\n    note(place)\n    os.kill(actor(), signal.SIGKILL)\n    time.sleep(600)\n"
+KILLS_ONCE = ACTOR + (
+    "def f(place):\n"
+    "    note(place)\n"
+    "    if len(open(place).readlines()) == 1:\n"
+    "        os.kill(actor(), signal.SIGKILL)\n"
+    "        time.sleep(600)\n"
+    "    return 'at last'\n"
+)
+
+
+def needs_ray():
+    return pytest.importorskip("ray", reason="Ray is not installed for this Python: it is for one version, being large")
+
+
+@pytest.fixture(scope="module")
+def instance():
+    """An instance of Ray on this machine, unless the suite has one."""
+    ray = needs_ray()
+    ours = not ray.is_initialized()
+    if ours:
+        quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.WARNING}
+        ray.init(address="local", num_cpus=16, _node_ip_address="127.0.0.1", **quiet)
+    yield
+    if ours:
+        ray.shutdown()
+
+
+@pytest.fixture
+def own(instance):
+    with ft.ray.RayBackend(slots=2) as backend:
+        yield backend
+
+
+def program(text, **environment):
+    """Runs a script as a process of its own to its end."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    env |= {"PYTHONPATH": PACKAGE_PARENT, **environment}
+    command = [sys.executable, "-c", textwrap.dedent(text)]
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
+
+
+def test_without_ray_it_says_what_to_install():
+    """CL-65"""
+    ended = program(
+        """
+        import sys
+        sys.modules["ray"] = None
+        import fairtrial as ft
+        try:
+            ft.ray
+        except ImportError as error:
+            print(error)
+        """
+    )
+    assert "fairtrial[ray]" in ended.stdout, ended.stderr
+
+
+def test_bad_options_are_refused_when_it_is_made():
+    """CL-65"""
+    needs_ray()
+    for options in ({"slots": 0}, {"max_deliver": 0}, {"classes": ("gpu",)}, {"classes": ()}, {"blobs": "mail://x"}):
+        with pytest.raises(ValueError):
+            ft.ray.RayBackend(**options)
+    with pytest.raises(TypeError):
+        ft.ray.RayBackend(slot=2)
+    with pytest.raises(ValueError, match="classes"):
+        ft.ray.RayBackend().submit(ft.Call(source=ONE, function="f"), cls="timing")
+
+
+def test_a_call_whose_actor_is_lost_is_run_again(own, tmp_path):
+    """CL-66"""
+    place = tmp_path / "runs"
+    outcome = own.execute(ft.Call(source=KILLS_ONCE, function="f", args=[str(place)]))
+    assert (outcome.verdict, outcome.value) == ("ok", "at last")
+    runs = place.read_text().splitlines()
+    assert len(runs) == 2 and len(set(runs)) == 2
+
+
+def test_a_call_that_takes_every_actor_with_it_is_lost_and_the_rest_goes_on(instance, tmp_path):
+    """CL-29, CL-30, CL-66"""
+    place = tmp_path / "runs"
+    with ft.ray.RayBackend(slots=2, max_deliver=2) as backend:
+        with pytest.raises(ft.EngineError, match="lost"):
+            backend.execute(ft.Call(source=KILLS, function="f", args=[str(place)]))
+        assert backend.execute(ft.Call(source=ONE, function="f")).value == 1
+    assert len(place.read_text().splitlines()) == 2
+
+
+def test_the_trees_of_a_lost_actor_are_gone_within_a_second(own, gates):
+    """CL-66, CL-68"""
+    gate = gates()
+    future = own.submit(ft.Call(source=Gate.SOURCE, function="f", args=[gate.place]))
+    pid = gate.wait_begun()
+    launcher = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    actor = int(Path(f"/proc/{launcher}/stat").read_text().rpartition(")")[2].split()[1])
+    os.remove(gate.place + ".begun")
+    begun = time.monotonic()
+    os.kill(actor, signal.SIGKILL)
+    wait_until(lambda: is_gone(pid) and is_gone(launcher), "the tree's end")
+    assert time.monotonic() - begun < 1.0 + max(os.getloadavg()[0] - os.cpu_count(), 0.0)
+    gate.wait_begun()
+    gate.open()
+    assert future.outcome(WAIT_S).verdict == "ok"
+
+
+def test_no_variable_of_rays_reaches_a_candidate_at_any_level(own):
+    """CL-68"""
+    source = (
+        "import os\n"
+        "def f():\n"
+        "    seen = dict(os.environ)\n"
+        "    for pid in (os.getpid(), os.getppid()):\n"
+        "        try:\n"
+        "            text = open(f'/proc/{pid}/environ', 'rb').read().decode()\n"
+        "        except OSError:\n"
+        "            continue\n"
+        "        seen.update(entry.partition('=')[::2] for entry in text.split('\\0') if entry)\n"
+        "    return [name for name in seen if name.startswith('RAY_')], 'PATH' in seen\n"
+    )
+    for level in ("none", "limits", "strict"):
+        outcome = own.execute(ft.Call(source=source, function="f", sandbox=level))
+        if level == "strict" and outcome.verdict == "setup_failed":
+            continue  # this machine has no such level, and nothing ran
+        assert outcome.value == ([], True), level
+    shown = own.execute(ft.Call(argv=["sh", "-c", "env | grep -c ^RAY_"]))
+    assert shown.stdout == "0\n"
+
+
+def test_calls_of_the_class_timing_have_the_node_to_themselves(instance, tmp_path):
+    """CL-69"""
+    source = (
+        "import os, time\n"
+        "def f(folder, name):\n"
+        "    os.mkdir(f'{folder}/{name}')\n"
+        "    seen = os.listdir(folder)\n"
+        "    time.sleep(0.2)\n"
+        "    seen += os.listdir(folder)\n"
+        "    os.rmdir(f'{folder}/{name}')\n"
+        "    return sorted(set(seen))\n"
+    )
+    folder = tmp_path / "running"
+    folder.mkdir()
+
+    def call(name):
+        return ft.Call(source=source, function="f", args=[str(folder), name])
+
+    with ft.ray.RayBackend(slots=2, classes=("cpu", "timing")) as backend:
+        kinds = ["cpu", "cpu", "timing", "cpu", "timing", "cpu", "cpu"]
+        futures = [backend.submit(call(f"{kind}{n}"), cls=kind) for n, kind in enumerate(kinds)]
+        seen = [future.outcome(WAIT_S).value for future in futures]
+    for number, (kind, others) in enumerate(zip(kinds, seen)):
+        if kind == "timing":
+            assert others == [f"timing{number}"]
+    assert any(len(others) > 1 for others in seen), "calls of the class `cpu` run side by side"
+
+
+def test_a_store_carries_what_is_large(instance, tmp_path):
+    """CL-67"""
+    data = os.urandom(300_000)
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "helper_of_store.py").write_text("def turned(x): return x[::-1]")
+    source = "from helper_of_store import turned\ndef f(x): return turned(x)"
+    with ft.ray.RayBackend(slots=1, blobs=(tmp_path / "blobs").as_uri()) as backend:
+        call = ft.Call(source=source, function="f", args=[data], python_path=[library])
+        assert backend.execute(call).value == data[::-1]
+    stored = [path for path in (tmp_path / "blobs").rglob("*") if path.is_file()]
+    assert len(stored) == 3, "the arguments, the directory and the value"
+
+
+def test_a_cluster_beyond_this_machine_is_refused_without_a_token():
+    """CL-68"""
+    needs_ray()
+    from fairtrial._ray_cluster import refuse_strangers
+
+    refuse_strangers(["127.0.0.1", "::1"], "")
+    for mode in ("", "disabled", " Disabled"):
+        with pytest.raises(ft.EngineError, match="RAY_AUTH_MODE=token"):
+            refuse_strangers(["127.0.0.1", "10.1.2.3"], mode)
+    refuse_strangers(["10.1.2.3"], "token")
+
+
+@pytest.mark.parametrize("mode", ["disabled", "token"])
+def test_a_real_cluster_on_the_machines_own_address_takes_calls_with_a_token_only(mode, tmp_path):
+    """CL-68"""
+    needs_ray()
+    address = own_address()
+    if address is None:
+        pytest.skip("this machine has no address but the loopback's")
+    ended = program(
+        f"""
+        import ray
+        quiet = dict(include_dashboard=False, log_to_driver=False, logging_level=40)
+        ray.init(address="local", num_cpus=1, _node_ip_address="{address}", **quiet)
+        import fairtrial as ft
+        with ft.ray.RayBackend() as backend:
+            try:
+                print("value:", backend.execute(ft.Call(source="def f(): return 7", function="f")).value)
+            except ft.EngineError as error:
+                print("refused:", error)
+        """,
+        RAY_AUTH_MODE=mode,
+        HOME=str(tmp_path),  # where Ray keeps its token
+    )
+    said = f"reached at {address}" if mode == "disabled" else "value: 7"
+    assert said in ended.stdout, ended.stderr[-2000:]
+
+
+def own_address():
+    words = subprocess.run(["hostname", "-I"], capture_output=True, text=True).stdout.split()
+    return next((word for word in words if "." in word and not word.startswith("127.")), None)
+
+
+def test_it_starts_ray_itself_and_ends_it(tmp_path):
+    """CL-65: on the loopback address, for as long as it lives; also if nobody ends it."""
+    needs_ray()
+    for ends in ("backend.shutdown()", "pass"):
+        ended = program(
+            f"""
+            import json
+            import fairtrial as ft
+            backend = ft.ray.RayBackend(slots=1)
+            outcome = backend.execute(ft.Call(source="import os\\ndef f(): return os.getpid()", function="f"))
+            import ray
+            print(json.dumps([outcome.value, [node["NodeManagerAddress"] for node in ray.nodes()]]))
+            {ends}
+            """
+        )
+        assert ended.returncode == 0, ended.stderr[-2000:]
+        pid, addresses = json.loads(ended.stdout.splitlines()[-1])
+        assert addresses == ["127.0.0.1"]
+        assert is_gone(pid)
+
+
+def test_a_node_that_is_lost_loses_no_call():
+    """CL-66: two nodes, one of which goes while it has a call."""
+    needs_ray()
+    ended = program(
+        """
+        import os, tempfile, time
+        from ray.cluster_utils import Cluster
+        import fairtrial as ft
+
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        other = cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        source = (
+            "import os, time\\n"
+            "def f(folder):\\n"
+            "    place = os.path.join(folder, os.environ['FAIRTRIAL_NODE_ID'])\\n"
+            "    open(place, 'a').close()\\n"
+            "    while not os.path.exists(os.path.join(folder, 'open')): time.sleep(0.01)\\n"
+            "    return os.environ['FAIRTRIAL_NODE_ID']\\n"
+        )
+        with tempfile.TemporaryDirectory() as folder, ft.ray.RayBackend(cluster.address) as backend:
+            futures = [backend.submit(ft.Call(source=source, function="f", args=[folder])) for _ in range(2)]
+            deadline = time.monotonic() + 60
+            while len(os.listdir(folder)) < 2 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            print("nodes", len(os.listdir(folder)))
+            cluster.remove_node(other, allow_graceful=False)
+            open(os.path.join(folder, "open"), "w").close()
+            print("same", len({future.outcome(90).value for future in futures}))
+        cluster.shutdown()
+        """
+    )
+    assert ended.stdout.splitlines() == ["nodes 2", "same 1"], ended.stderr[-3000:]
