@@ -44,9 +44,10 @@ async fn a_commit_is_not_overtaken_by_the_lease_that_it_carries() {
         .await;
     let () = stage.command(&["SCRIPT", "FLUSH"]).await;
     assert_eq!(lease(dispatch, &slot("n2")).await.task, ids[1]);
-    let (commit, queue) = (commit(&leased), queue());
-    let both = dispatch.commit_and_lease(&commit, &queue, Class::Cpu);
-    let (done, next) = both.await.unwrap();
+    let (done, next) = dispatch
+        .commit_and_lease(&commit(&leased), &queue(), Class::Cpu)
+        .await
+        .unwrap();
     assert_eq!(done, Committed::Committed);
     assert!(
         matches!(&next, Leased::Task { lease, .. } if lease.task == ids[2]),

@@ -207,7 +207,7 @@ async fn an_agent_leases_no_more_than_it_has_slots() {
     let call = |id| json!({"id": id, "source": HELD, "function": "f", "args": arguments});
     let calls: Vec<Json> = (0..6).map(call).collect();
     shell.write_lines("calls.jsonl", &calls);
-    let _first = agent(&shell, &server, "first", &["--slots", "2"]);
+    let _first = agent(&shell, &server, "first", &bare_agent(&["--slots", "2"]));
     let running = batch(&shell, &server, "calls.jsonl", "queue=q");
     let leased = || {
         let status = status(&shell, &server);
@@ -216,7 +216,7 @@ async fn an_agent_leases_no_more_than_it_has_slots() {
     };
     wait_until("two run", || shell.read("begun").len() == 2).await;
     wait_until("all are there", || leased() == (2, 4)).await;
-    let _second = agent(&shell, &server, "second", &["--slots", "1"]);
+    let _second = agent(&shell, &server, "second", &bare_agent(&["--slots", "1"]));
     wait_until("another has one", || shell.read("begun").len() == 3).await;
     assert_eq!(leased(), (3, 3));
     shell.write("go", "");
@@ -232,8 +232,11 @@ fn an_agents_level_is_a_floor() {
         return;
     };
     let shell = Shell::new();
-    let call = |level: &str| json!({"id": level, "argv": ["true"], "sandbox": level});
-    let asked = ["none", "limits", "strict,on_missing=degrade"];
+    let call = |level: &str| {
+        let sandbox = json!({"level": level, "on_missing": "degrade"});
+        json!({"id": level, "argv": ["true"], "sandbox": sandbox})
+    };
+    let asked = ["none", "limits", "strict"];
     shell.write_lines("calls.jsonl", &asked.map(call));
     for (floor, expected) in [
         ("none", ["none", "limits", "strict"]),
