@@ -19,7 +19,7 @@ mod pack;
 mod redis;
 mod terms;
 
-pub use self::redis::{Endpoint, RedisDispatch, Suited};
+pub use self::redis::{Endpoint, RedisDispatch, Suited, without_secrets};
 pub use answers::{
     Announced, Cancelled, Committed, DeadLetter, Events, Kept, Leased, ListedQueue, Nodes, Opened,
     Place, QueueCancelled, QueueStatus, Reaped, Released, Renewed, ServerStatus, StoredEvent,
