@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Read;
+use std::sync::OnceLock;
 
 use fairtrial_cluster::{BlobStore, DispatchError, Endpoint, RedisDispatch};
 use fairtrial_exec::LocalConfig;
@@ -14,13 +14,24 @@ pub(crate) fn url(option: &str, given: &str) -> Result<String, Failure> {
     let Some(file) = given.strip_prefix('@') else {
         return Ok(given.to_owned());
     };
-    let mut text = String::new();
     let read = match file {
-        "-" => std::io::stdin().read_to_string(&mut text).map(drop),
-        file => std::fs::read_to_string(file).map(|read| text = read),
+        "-" => first_line(),
+        file => std::fs::read_to_string(file),
     };
-    read.map_err(|error| Failure::usage(option, format!("cannot read `{file}`: {error}")))?;
+    let text =
+        read.map_err(|error| Failure::usage(option, format!("cannot read `{file}`: {error}")))?;
     Ok(text.trim().to_owned())
+}
+
+/// The first line of standard input, however often it is asked for. What follows may be anything.
+fn first_line() -> std::io::Result<String> {
+    static SAID: OnceLock<String> = OnceLock::new();
+    if let Some(line) = SAID.get() {
+        return Ok(line.clone());
+    }
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    Ok(SAID.get_or_init(|| line).clone())
 }
 
 /// A server that nothing has been asked of yet.

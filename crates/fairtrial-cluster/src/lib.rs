@@ -21,7 +21,7 @@ pub mod parcel;
 mod redis;
 mod terms;
 
-pub use self::redis::{Endpoint, RedisDispatch, Suited};
+pub use self::redis::{Endpoint, RedisDispatch, Suited, without_secrets};
 pub use answers::{
     Announced, Cancelled, Committed, DeadLetter, Events, Holding, Kept, Leased, ListedQueue, Nodes,
     Opened, Place, QueueCancelled, QueueStatus, Reaped, Released, Renewed, ServerStatus,

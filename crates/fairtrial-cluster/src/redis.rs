@@ -13,7 +13,7 @@ mod status;
 mod suited;
 mod wire;
 
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, without_secrets};
 pub use suited::Suited;
 
 use std::fmt;
@@ -93,6 +93,8 @@ impl fmt::Debug for RedisDispatch {
 
 impl Dispatch for RedisDispatch {
     async fn open(&self, queue: &QueueName, owner: &Owner, terms: &Terms) -> Answered<Opened> {
+        // Who submits relies on the server as much as an agent does.
+        self.suited().await?;
         let mut cmd = scripts::OPEN.on(queue);
         cmd.arg(json(owner)).arg(ms(OWNER_DEAD_AFTER));
         for (field, value) in fields_of(terms) {

@@ -20,7 +20,7 @@ pub use host::{Census, running_with, wait_until};
 pub use launcher::{Launcher, program};
 pub use note::note;
 pub use processes::Process;
-pub use redis_server::RedisServer;
+pub use redis_server::{RedisServer, ServerTerms};
 pub use shell::Shell;
 pub use stand_in::StandIn;
 pub use story::{PATIENCE, Story, arguments, json};

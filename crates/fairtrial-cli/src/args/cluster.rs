@@ -17,10 +17,11 @@ use super::duration;
 #[command(after_help = "\
 Examples:
   fairtrial agent --redis redis://127.0.0.1:6379 --slots 8 --sandbox strict
-  fairtrial agent --redis @/run/secrets/redis-url --slots 16 --blobs file:///shared/blobs
+  fairtrial agent --redis @/run/secrets/redis-url --slots 16 --sandbox strict --blobs file:///shared/blobs
   echo rediss://agent:PASSWORD@host:6379 | fairtrial agent --redis @- --slots 4")]
 pub(crate) struct AgentArgs {
-    /// The server: `redis://`, `rediss://` or `redis+unix://`; `@FILE` or `@-` reads that from a file or standard input
+    /// The server: `redis://`, `rediss://` or `redis+unix://`; `@FILE` or `@-` reads that from a file or standard input's
+    /// first line
     #[arg(long, value_name = "URL")]
     pub(crate) redis: String,
     /// Calls at a time
@@ -59,7 +60,7 @@ pub(crate) struct AgentArgs {
     /// of this server; then end
     #[arg(long, conflicts_with_all = ["slots", "classes", "lock", "open_server_ok"])]
     pub(crate) sweep_blobs: bool,
-    /// Serve although the server lets in whoever comes, calls included
+    /// Serve although calls can reach the server: it lets in whoever comes, or they could find the password
     #[arg(long)]
     pub(crate) open_server_ok: bool,
 }

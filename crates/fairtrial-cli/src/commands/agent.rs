@@ -1,5 +1,6 @@
 //! `fairtrial agent`: serves calls on this node.
 
+mod guard;
 mod sweep;
 
 use std::io::{self, Write};
@@ -9,7 +10,7 @@ use fairtrial_cluster::{
     Agent, BlobStore, Class, NodeAgent, NodeConfig, NodeError, RedisDispatch, Stop, TreeCache,
     nonce,
 };
-use fairtrial_exec::{Level, LocalBackend, LocalConfig, MachineLock};
+use fairtrial_exec::{LocalBackend, LocalConfig, MachineLock};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -63,7 +64,8 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
     engine::run(async move {
         let mut interrupt = Interrupt::listen()?;
         let engine = Arc::new(LocalBackend::new(config));
-        check(&dispatch, store.as_ref(), args).await?;
+        check(&dispatch, store.as_ref()).await?;
+        guard::check(args, &dispatch, store.as_ref(), &engine).await?;
         say(&format!(
             "agent {} serves {} with {slots} slots",
             node.agent.name(),
@@ -119,23 +121,10 @@ fn lock(args: &AgentArgs, config: &LocalConfig) -> Result<MachineLock, Failure> 
 }
 
 /// CL-6: what would not work later is found now.
-async fn check(
-    dispatch: &RedisDispatch,
-    store: Option<&BlobStore>,
-    args: &AgentArgs,
-) -> Result<(), Failure> {
+async fn check(dispatch: &RedisDispatch, store: Option<&BlobStore>) -> Result<(), Failure> {
     let suited = dispatch.suited().await.map_err(cluster::failure)?;
     for warning in suited.warnings {
         say(&format!("warning: {warning}"));
-    }
-    let strangers = dispatch
-        .serves_strangers()
-        .await
-        .map_err(cluster::failure)?;
-    if strangers && args.sandbox < Level::Strict && !args.open_server_ok {
-        let problem = "it serves whoever comes, and calls below level `strict` can come: give it users and \
-                       passwords, or say --sandbox strict or --open-server-ok";
-        return Err(Failure::attempting("cannot use the server")(problem));
     }
     if let Some(store) = store {
         store

@@ -234,7 +234,9 @@ fn perform(
         },
         backend: AnyBackend::name(how.backend.as_deref())?,
         input,
-        argv: std::env::args().collect(),
+        argv: std::env::args()
+            .map(|word| fairtrial_cluster::without_secrets(&word))
+            .collect(),
         host: host(),
         provenance: Some(crate::provenance::captured()),
         formats: how.sqlite.then_some(Format::Sqlite).into_iter().collect(),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
@@ -16,6 +17,7 @@ use crate::dispatch::DispatchError;
 pub struct Endpoint {
     info: ConnectionInfo,
     tls: Option<TlsCertificates>,
+    key_file: Option<PathBuf>,
 }
 
 impl Endpoint {
@@ -34,6 +36,7 @@ impl Endpoint {
         }
         let endpoint = Self {
             tls: certificates(url)?,
+            key_file: option(url, "key").map(PathBuf::from),
             info,
         };
         let password = endpoint.info.redis_settings().password().is_some();
@@ -61,13 +64,31 @@ impl Endpoint {
         self.info.redis_settings().username().unwrap_or("default")
     }
 
-    /// The same place without user and password: what a stranger would use (CL-44).
+    /// Whether user or password stand in the address itself.
+    #[must_use]
+    pub fn names_a_user(&self) -> bool {
+        let settings = self.info.redis_settings();
+        settings.username().is_some() || settings.password().is_some()
+    }
+
+    /// The file of the key that it shows itself with, if it does.
+    #[must_use]
+    pub fn key_file(&self) -> Option<&Path> {
+        self.key_file.as_deref()
+    }
+
+    /// The same place without user, password and key: what a stranger would use (CL-44).
     #[must_use]
     pub fn as_stranger(&self) -> Self {
         let settings = redis::RedisConnectionInfo::default();
+        let tls = self.tls.as_ref().map(|tls| TlsCertificates {
+            client_tls: None,
+            root_cert: tls.root_cert.clone(),
+        });
         Self {
             info: self.info.clone().set_redis_settings(settings),
-            tls: self.tls.clone(),
+            tls,
+            key_file: None,
         }
     }
 
@@ -103,6 +124,29 @@ impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Endpoint({} as {})", self.address(), self.user())
     }
+}
+
+/// A word of a command line as records may have it: of an address in it neither user nor password (CL-48).
+#[must_use]
+pub fn without_secrets(word: &str) -> String {
+    let Some((scheme, rest)) = word.split_once("://") else {
+        return word.to_owned();
+    };
+    let (host, query) = match rest.split_once('?') {
+        Some((host, query)) => (host, Some(query)),
+        None => (rest, None),
+    };
+    let host = match host.rsplit_once('@') {
+        Some((_, host)) => format!("***@{host}"),
+        None => host.to_owned(),
+    };
+    let shown = |pair: &str| match pair.split_once('=') {
+        Some((key @ ("user" | "pass"), _)) => format!("{key}=***"),
+        _ => pair.to_owned(),
+    };
+    let query = query.map(|query| query.split('&').map(shown).collect::<Vec<_>>().join("&"));
+    let query = query.map_or_else(String::new, |query| format!("?{query}"));
+    format!("{scheme}://{host}{query}")
 }
 
 fn certificates(url: &str) -> Result<Option<TlsCertificates>, DispatchError> {
@@ -203,6 +247,44 @@ mod tests {
             let refused = Endpoint::parse(bad).unwrap_err().to_string();
             assert!(!refused.contains("hunter2"), "{refused}");
         }
+    }
+
+    /// CL-48
+    #[test]
+    fn records_of_a_command_line_have_neither_user_nor_password() {
+        for (word, shown) in [
+            (
+                "--backend=rediss://u:hunter2@h:1/0?ca=/a",
+                "--backend=rediss://***@h:1/0?ca=/a",
+            ),
+            ("redis://:hun@ter2@h", "redis://***@h"),
+            (
+                "redis+unix:///s?user=u&lease=3s&pass=hunter2",
+                "redis+unix:///s?user=***&lease=3s&pass=***",
+            ),
+            ("redis://h?queue=a@b", "redis://h?queue=a@b"),
+            ("study.yaml", "study.yaml"),
+        ] {
+            assert_eq!(without_secrets(word), shown);
+        }
+    }
+
+    /// CL-44: what opens the door is left out, what tells the right door stays.
+    #[test]
+    fn a_stranger_has_no_user_password_or_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pem");
+        std::fs::write(&file, "x").unwrap();
+        let path = file.display();
+        let endpoint =
+            Endpoint::parse(&format!("rediss://u:p@h?ca={path}&cert={path}&key={path}")).unwrap();
+        assert!(endpoint.names_a_user());
+        assert_eq!(endpoint.key_file(), Some(&*file));
+        let stranger = endpoint.as_stranger();
+        assert!(!stranger.names_a_user() && stranger.key_file().is_none());
+        let tls = stranger.tls.unwrap();
+        assert!(tls.client_tls.is_none() && tls.root_cert.is_some());
+        assert!(!Endpoint::parse("redis://h").unwrap().names_a_user());
     }
 
     #[test]

@@ -191,6 +191,10 @@ impl Link {
             );
             return DispatchError::Denied { user, command };
         }
+        if let Some(problem) = mistrusted(&text) {
+            let address = self.endpoint.address();
+            return DispatchError::Unsuited { address, problem };
+        }
         match error.kind() {
             ErrorKind::Io | ErrorKind::Parse => self.unreachable(text),
             ErrorKind::Server(
@@ -233,7 +237,9 @@ fn denied<'a>(error: &RedisError, text: &'a str) -> Option<Option<&'a str>> {
     if login || error.kind() == ErrorKind::AuthenticationFailed {
         return Some(Some("AUTH"));
     }
-    let scripted = text.contains("user executing the script can't");
+    // As Redis and as Valkey say it.
+    let scripted =
+        text.contains("user executing the script can't") || text.contains("ACL failure in script");
     if scripted
         || text.contains("NOPERM")
         || error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
@@ -241,6 +247,23 @@ fn denied<'a>(error: &RedisError, text: &'a str) -> Option<Option<&'a str>> {
         return Some(text.split('\'').nth(1).filter(|word| !word.contains(' ')));
     }
     None
+}
+
+/// Why one side does not believe the other's certificate: trying again would not help (CL-45).
+fn mistrusted(text: &str) -> Option<String> {
+    let (_, why) = text.split_once("invalid peer certificate: ").unzip();
+    if let Some(why) = why {
+        let hint = match why.contains("UnknownIssuer") {
+            true => "; name who signed it with `?ca=FILE`",
+            false => "",
+        };
+        return Some(format!("its certificate is not believed: {why}{hint}"));
+    }
+    let (_, alert) = text.split_once("received fatal alert: ").unzip();
+    let ours = alert.filter(|alert| alert.contains("Certificate") || alert.contains("UnknownCA"));
+    ours.map(|alert| {
+        format!("it does not believe our certificate: {alert}; name one with `?cert=FILE&key=FILE`")
+    })
 }
 
 fn config() -> AsyncConnectionConfig {

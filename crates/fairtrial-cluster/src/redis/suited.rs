@@ -26,7 +26,7 @@ impl RedisDispatch {
         }
     }
 
-    /// Whether the server serves whoever comes, without user and password (CL-44).
+    /// Whether the server serves whoever comes, without user, password and key (CL-44).
     pub async fn serves_strangers(&self) -> Answered<bool> {
         let stranger = Link::new(self.endpoint().as_stranger())?;
         match stranger
@@ -34,7 +34,7 @@ impl RedisDispatch {
             .await
         {
             Ok(_) => Ok(true),
-            Err(DispatchError::Denied { .. }) => Ok(false),
+            Err(DispatchError::Denied { .. } | DispatchError::Unsuited { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -12,6 +12,8 @@ mod scripts;
 mod server_only;
 mod stage;
 mod telling;
+mod tls;
+mod users;
 mod waiting;
 mod words;
 

@@ -1,0 +1,110 @@
+//! Pickles that say who loads them, on their way through a cluster.
+
+use std::time::Duration;
+
+use fairtrial_cluster::{
+    Class, ClusterBackend, ClusterConfig, Endpoint, OnFull, QueueName, RedisDispatch,
+};
+use fairtrial_exec::{
+    Backend, Call, Level, PickledWork, PythonTerms, ResultFormat, Sandbox, Shutdown, SpillDir,
+    SpillPolicy, Verdict, Work,
+};
+use fairtrial_tests::{RedisServer, Shell, arguments};
+
+/// A coordinator in this process.
+fn coordinator(shell: &Shell, server: &RedisServer) -> ClusterBackend<RedisDispatch> {
+    let endpoint = Endpoint::parse(&server.url()).expect("a URL");
+    let config = ClusterConfig {
+        queue: QueueName::new("pickles").expect("a name"),
+        named: false,
+        class: Class::Cpu,
+        weight: 1,
+        max_queue: 100,
+        max_inflight: None,
+        on_full: OnFull::Wait,
+        server_timeout: Duration::from_secs(60),
+        lease: Duration::from_secs(30),
+        spill: SpillPolicy {
+            dir: SpillDir::new(&shell.path().join("spill")),
+            memfd_cap_bytes: u64::MAX,
+            memory_limit_bytes: None,
+        },
+        python: None,
+    };
+    ClusterBackend::new(
+        RedisDispatch::new(endpoint).expect("an address"),
+        None,
+        config,
+    )
+}
+
+/// `repr(exec(code))`, in protocol 0: the code runs when it is loaded.
+fn loaded_with_a_trace(code: &str) -> Vec<u8> {
+    let pickle = format!("(cbuiltins\nrepr\n(cbuiltins\nexec\n(V{code}\ntRt}}t.");
+    let mut body = (pickle.len() as u64).to_le_bytes().to_vec();
+    body.extend_from_slice(&[0; 8]); // no buffers out of band
+    body.extend_from_slice(pickle.as_bytes());
+    body
+}
+
+/// CL-49: an argument is loaded once, by the worker; a value by nobody, as long as nobody asks for it.
+#[tokio::test]
+async fn neither_coordinator_nor_agent_loads_a_pickle() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    let url = server.url();
+    let words = [
+        "agent",
+        "--redis",
+        &url,
+        "--slots",
+        "1",
+        "--sandbox",
+        "none",
+        "--open-server-ok",
+    ];
+    let mut agent = shell.fairtrial(words).start();
+    assert!(agent.error_line().contains("serves"));
+    let backend = coordinator(&shell, &server);
+    let said = shell.path().join("loaded");
+    let trace = format!(
+        "import os; open('{}', 'a').write('%d ' % os.getpid())",
+        said.display()
+    );
+    let at_none = |work| {
+        let mut call = Call::new(work);
+        call.sandbox = Sandbox::new(Level::None);
+        call
+    };
+
+    let given = backend.execute(at_none(Work::Pickled(PickledWork {
+        body: loaded_with_a_trace(&trace).into(),
+        python: PythonTerms {
+            result: ResultFormat::Data,
+            ..PythonTerms::default()
+        },
+    })));
+    let given = given.await.expect("an outcome");
+    assert_eq!(given.verdict, Verdict::Ok, "{:?}", given.error);
+    let worker = given.metrics.worker_pid.expect("a worker ran it");
+    assert_eq!(
+        shell.read("loaded").trim(),
+        worker.to_string(),
+        "it, and nobody else"
+    );
+
+    std::fs::remove_file(&said).expect("it is there");
+    let source = format!(
+        "class Traced:\n    def __reduce__(self):\n        return (exec, (\"{trace}\",))\ndef f():\n    return Traced()\n"
+    );
+    let mut call = at_none(Call::source(&source, "f", arguments("[]")).work);
+    call.python_mut().expect("Python").result = ResultFormat::Pickle;
+    let made = backend.execute(call).await.expect("an outcome");
+    assert_eq!(made.verdict, Verdict::Ok, "{:?}", made.error);
+    assert!(made.value.is_some(), "it came");
+    drop(made);
+    assert!(!said.exists(), "loaded by {}", shell.read("loaded"));
+    backend.shutdown(Shutdown::now()).await;
+}
