@@ -93,6 +93,8 @@ pub struct NodeAgent<D> {
     config: NodeConfig,
     stop: watch::Receiver<Stop>,
     rounds: RefCell<Rounds>,
+    /// A queue that is not known here has work.
+    news: Cell<bool>,
     /// Somebody may have work.
     wake: Notify,
     /// What runs, and how to cancel it.
@@ -125,6 +127,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             config,
             stop,
             rounds: RefCell::default(),
+            news: Cell::new(false),
             wake: Notify::new(),
             running: RefCell::default(),
             state: Cell::new(NodeState::Up),

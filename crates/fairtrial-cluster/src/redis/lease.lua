@@ -1,10 +1,16 @@
 -- ARGV: class, consumer, agent's name, its nonce.
 local class, consumer, name, nonce = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local stream = STREAMS[class]
-local meta = redis.call('HMGET', META, 'state', 'max_inflight', 'lease')
+local meta = redis.call('HMGET', META, 'state', 'max_inflight', 'lease', told(class))
 if not meta[1] then return { 'gone' } end
 local held = group_call('XPENDING', stream, GROUP, '-', '+', 1, consumer)
 if not held then return { 'gone' } end
+
+-- Whoever finds nothing waits for the next hint.
+local function nothing()
+  if meta[4] then redis.call('HDEL', META, told(class)) end
+  return { 'empty' }
+end
 
 local function give(task, record, entry, number)
   return { 'task', task, entry, number, record.envelope, meta[3] }
@@ -34,9 +40,9 @@ local function leased(of)
   return count
 end
 
-if meta[1] ~= 'open' then return { 'empty' } end
+if meta[1] ~= 'open' then return nothing() end
 local most = tonumber(meta[2])
-if most > 0 and leased(STREAMS.cpu) + leased(STREAMS.timing) >= most then return { 'empty' } end
+if most > 0 and leased(STREAMS.cpu) + leased(STREAMS.timing) >= most then return nothing() end
 
 -- The oldest parked entry that this life of the agent did not refuse: entry, number, task, record.
 local function next_parked()
@@ -59,8 +65,9 @@ for _ = 1, BATCH do
   local entry, number, task, record = next_parked()
   local parked = entry ~= nil
   if not parked then entry, number, task, record = next_new() end
-  if not entry then return { 'empty' } end
-  local now = now_ms()
+  if not entry then return nothing() end
+  -- Most tasks may wait as long as it takes, and need no clock.
+  local now = record and record.timeout >= 0 and now_ms()
   if not task then
     restore(class, entry)
   elseif not record or record.entry ~= entry then
@@ -77,4 +84,4 @@ for _ = 1, BATCH do
     return give(task, record, entry, number)
   end
 end
-return { 'empty' }
+return nothing()
