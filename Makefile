@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 FAIRTRIAL := target/release/fairtrial
 
-.PHONY: build demo package test hostile torture check foreign dre lint bench fairness docs clean
+.PHONY: build demo package test hostile torture chaos check foreign dre lint bench fairness docs clean
 
 build:
 	cargo build --release -p fairtrial-cli
@@ -34,6 +34,17 @@ hostile:
 # A study killed at 200 random points and gone on with each time. `make torture TORTURE="500 7"`: kills and seed.
 torture: build
 	$(PYTHON) .ci/torture.py $(FAIRTRIAL) $(TORTURE)
+
+# A cluster under every fault of CL-76: each by a test, then agents and server killed at random moments, seed after seed.
+# `make chaos CHAOS="--seeds 2 --tasks 20000"` does less of the latter.
+chaos: build
+	@command -v redis-server >/dev/null || { echo "chaos: no redis-server: install the package \`redis-server\`"; exit 1; }
+	cargo build --workspace --bins
+	FAIRTRIAL_REQUIRE_REDIS=1 cargo test -p fairtrial-cluster --test all
+	FAIRTRIAL_REQUIRE_REDIS=1 cargo test -p fairtrial-cluster --test blob_memory
+	FAIRTRIAL_REQUIRE_REDIS=1 cargo test -p fairtrial-cluster --lib blobs
+	FAIRTRIAL_REQUIRE_REDIS=1 cargo test -p fairtrial-tests --test all cluster_
+	$(PYTHON) .ci/chaos.py $(FAIRTRIAL) $(CHAOS)
 
 # Types, stubs, examples in docstrings, and the wheel.
 check: package

@@ -4,7 +4,7 @@
 
 Prints tables of medians and ratios with bootstrap intervals, and writes them to bench/RESULTS.md with the machine's
 description: `fairtrial.Executor` beside the pools of other packages, then the engine by its Rust interface beside bare
-limits, then whole studies beside DRE's.
+limits, then whole studies beside DRE's, evaluations, and agents of a cluster beside Ray.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import cluster
 import evaluations
 import levels
 import studies
@@ -48,9 +49,10 @@ def main():
         bare.end()
     whole = studies.measure(options)
     rivals = evaluations.measure(options)
+    agents = cluster.measure(options)
     text = (
         report(samples, deadline, flat, isolation, options, load, pools)
-        + "\n".join(studies.report(whole) + evaluations.report(rivals))
+        + "\n".join(studies.report(whole) + evaluations.report(rivals) + cluster.report(agents))
         + "\n"
     )
     print(text)

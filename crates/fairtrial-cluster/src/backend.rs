@@ -5,6 +5,7 @@
 
 mod collect;
 mod coordinator;
+mod line;
 mod submit;
 mod verdicts;
 

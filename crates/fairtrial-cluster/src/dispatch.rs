@@ -35,6 +35,25 @@ pub trait Dispatch: Send + Sync {
     /// Queues a task, once.
     fn submit(&self, queue: &QueueName, task: &Task) -> impl Answer<Submitted>;
 
+    /// [`Dispatch::submit`] of each, in order; in one round trip where there is one. Each has an answer of its own; after
+    /// an `Err` nothing is known of any: ask for all again, and what came through is `Dup`.
+    fn submit_all(
+        &self,
+        queue: &QueueName,
+        tasks: &[&Task],
+    ) -> impl Answer<Vec<Result<Submitted, DispatchError>>> {
+        async move {
+            let mut answers = Vec::with_capacity(tasks.len());
+            for task in tasks {
+                match self.submit(queue, task).await {
+                    Err(error @ DispatchError::Unreachable { .. }) => return Err(error),
+                    answer => answers.push(answer),
+                }
+            }
+            Ok(answers)
+        }
+    }
+
     /// Cancels one task. A leased one is flagged: its agent hears it by a hint or at the next renewal, and commits
     /// `cancelled`; if it never does, reaping records that.
     fn cancel(&self, queue: &QueueName, task: &TaskId) -> impl Answer<Cancelled>;

@@ -101,6 +101,8 @@ pub struct NodeAgent<D> {
     config: NodeConfig,
     stop: watch::Receiver<Stop>,
     rounds: RefCell<Rounds>,
+    /// A queue that is not known here has work.
+    unknown_queue: Cell<bool>,
     /// Somebody may have work.
     wake: Notify,
     /// What runs, and how to cancel it.
@@ -139,6 +141,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             config,
             stop,
             rounds: RefCell::default(),
+            unknown_queue: Cell::new(false),
             wake: Notify::new(),
             running: RefCell::default(),
             state: Cell::new(NodeState::Up),

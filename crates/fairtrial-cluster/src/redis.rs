@@ -26,7 +26,7 @@ use self::read::Reply;
 use self::scripts::Operation;
 use self::wire::{
     announced, commit_command, committed, fields_of, json, lease_command, leased, ms, on_lease,
-    on_slot, texts,
+    on_slot, submit_command, submitted, texts,
 };
 use crate::answers::{
     Announced, Cancelled, Committed, DeadLetter, Events, Holding, Kept, Leased, ListedQueue, Nodes,
@@ -143,23 +143,45 @@ impl Dispatch for RedisDispatch {
 
     async fn submit(&self, queue: &QueueName, task: &Task) -> Answered<Submitted> {
         too_large::envelope(&task.envelope)?;
-        let timeout = task.queue_timeout.map_or(-1, |wait| {
-            i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)
-        });
-        let mut cmd = scripts::SUBMIT.on(queue);
-        cmd.arg(task.id.as_str())
-            .arg(task.class.as_str())
-            .arg(timeout)
-            .arg(&task.envelope);
-        let mut reply = self.reply(&scripts::SUBMIT, &cmd).await?;
-        match reply.text()?.as_str() {
-            "ok" => Ok(Submitted::Ok),
-            "dup" => Ok(Submitted::Dup),
-            "done" => Ok(Submitted::Done),
-            "full" => Ok(Submitted::Full),
-            "closed" => Ok(Submitted::Closed),
-            other => Err(reply.odd(other)),
+        let cmd = submit_command(queue, task);
+        submitted(self.reply(&scripts::SUBMIT, &cmd).await?)
+    }
+
+    async fn submit_all(
+        &self,
+        queue: &QueueName,
+        tasks: &[&Task],
+    ) -> Answered<Vec<Answered<Submitted>>> {
+        if let [task] = tasks {
+            return match self.submit(queue, task).await {
+                Err(error @ DispatchError::Unreachable { .. }) => Err(error),
+                answer => Ok(vec![answer]),
+            };
         }
+        let mut pipe = redis::pipe();
+        for task in tasks {
+            if too_large::envelope(&task.envelope).is_ok() {
+                pipe.add_command(submit_command(queue, task));
+            }
+        }
+        let mut replies = self.link.pipe("submit", &mut pipe).await?.into_iter();
+        let mut answers = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let reply = match too_large::envelope(&task.envelope) {
+                Ok(()) => replies.next().unwrap_or(Ok(Value::Nil)),
+                Err(error) => {
+                    answers.push(Err(error));
+                    continue;
+                }
+            };
+            answers.push(match reply {
+                Ok(value) => submitted(Reply::new("submit", value)),
+                // Alone it loads what is missing.
+                Err(error) if is_unknown_script(&error) => self.submit(queue, task).await,
+                Err(error) => Err(self.link.explain("submit", &error)),
+            });
+        }
+        Ok(answers)
     }
 
     async fn cancel(&self, queue: &QueueName, task: &TaskId) -> Answered<Cancelled> {
@@ -215,22 +237,26 @@ impl Dispatch for RedisDispatch {
         kept: &[TaskId],
     ) -> Answered<Vec<(TaskId, Vec<u8>)>> {
         let mut results = Vec::new();
-        for batch in tasks.chunks(BATCH) {
+        let mut tasks = tasks.chunks(BATCH).peekable();
+        let mut kept = kept.chunks(BATCH);
+        // What is dropped goes with the last of what is asked for, and costs no round trip of its own.
+        loop {
+            let asked = tasks.next();
+            let dropped = match tasks.peek() {
+                Some(_) => None,
+                None => kept.next(),
+            };
+            if asked.is_none() && dropped.is_none() {
+                return Ok(results);
+            }
+            let (asked, dropped) = (asked.unwrap_or(&[]), dropped.unwrap_or(&[]));
             let mut cmd = scripts::COLLECT.on(queue);
-            cmd.arg(batch.len());
-            cmd.arg(texts(batch));
+            cmd.arg(asked.len()).arg(texts(asked)).arg(texts(dropped));
             let mut reply = self.reply(&scripts::COLLECT, &cmd).await?;
-            for task in batch {
+            for task in asked {
                 results.extend(reply.optional()?.map(|result| (task.clone(), result)));
             }
         }
-        for batch in kept.chunks(BATCH) {
-            let mut cmd = scripts::COLLECT.on(queue);
-            cmd.arg(0);
-            cmd.arg(texts(batch));
-            self.reply(&scripts::COLLECT, &cmd).await?;
-        }
-        Ok(results)
     }
 
     async fn pin(&self, queue: &QueueName, pins: &[String]) -> Answered<()> {

@@ -35,6 +35,9 @@ pub struct LocalConfig {
     /// Whether this process has no children but the engine's and inherits their orphans (see
     /// [`adopt_orphans`](crate::adopt_orphans)): then nothing outlives a launcher that was killed.
     pub adopts_orphans: bool,
+    /// Whether the engine looks out for a moment before it sleeps while processors are idle: quicker for one caller,
+    /// and no help where several engines share them.
+    pub stays_awake: bool,
     /// How long a worker may take to acknowledge.
     pub ack_timeout: Duration,
     /// Whether the next `fresh` worker is forked while a call of its key runs.
@@ -126,6 +129,7 @@ impl LocalConfig {
             node_id,
             launcher: None,
             adopts_orphans: false,
+            stays_awake: true,
             ack_timeout: Duration::from_secs(30),
             fork_ahead: true,
             max_zygotes: 8,

@@ -36,6 +36,8 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
     let name = args.name.clone().unwrap_or_else(|| config.node_id.clone());
     let agent = Agent::new(name, nonce()).map_err(|error| Failure::usage("--name", error))?;
     config.node_id = agent.name().to_owned();
+    // Between two calls it waits for the server, and other agents may have work for the processor.
+    config.stays_awake = false;
     let store = cluster::store("--blobs", args.blobs.as_deref(), &config)?;
     let cache = args.cache.clone().or_else(|| config.cache_dir());
     let cache = cache.ok_or_else(|| {

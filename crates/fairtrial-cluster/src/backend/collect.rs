@@ -19,6 +19,10 @@ use crate::terms::NewEvent;
 const AT_ONCE: usize = 100;
 /// One question for events waits this long.
 const LISTEN: Duration = Duration::from_secs(5);
+/// Tasks outstanding from which on events are read together, for so long, unless as many as this come anyway.
+const MANY_TASKS: usize = 16;
+const GATHER: Duration = Duration::from_millis(1);
+const FEW_EVENTS: usize = 64;
 /// What is larger is not held in memory.
 const SMALL: u64 = 1 << 20;
 
@@ -39,6 +43,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                     backoff = Backoff::default();
                     after = Some(events.events.last().map_or(from, |event| event.id));
                     events.events.iter().for_each(|event| self.hear(event));
+                    self.let_events_gather(events.events.len()).await;
                     if events.gap
                         && let Err(error) = self.repair().await
                     {
@@ -57,13 +62,17 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         }
     }
 
-    fn hear(&self, stored: &StoredEvent) {
+    pub(super) fn hear(&self, stored: &StoredEvent) {
         let NewEvent {
             name, task, data, ..
         } = &stored.event;
         let Some(task) = task else {
             return;
         };
+        if self.is_early(task) {
+            self.state.borrow_mut().early.push(stored.clone());
+            return;
+        }
         match name.as_str() {
             "start" => {
                 let data: serde_json::Value = serde_json::from_str(data).unwrap_or_default();
@@ -77,6 +86,14 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Beside many outstanding tasks nobody waits for one event: a few more are read with it, and their results fetched
+    /// together. Somebody who makes one call at a time is told at once.
+    async fn let_events_gather(&self, came: usize) {
+        if came < FEW_EVENTS && self.state.borrow().outstanding.len() >= MANY_TASKS {
+            tokio::time::sleep(GATHER).await;
         }
     }
 
@@ -109,6 +126,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                     for (task, bytes) in results {
                         self.give_out(task, &bytes).await;
                     }
+                    self.room.notify_one();
                 }
                 Err(error) => {
                     self.missed(error);
@@ -134,14 +152,18 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     /// Results that nobody can ask for again: in a queue without a name all that were given out; in a named one all but
     /// the latest, which whoever was told may not have written down yet (CL-32).
     fn droppable(&self) -> Vec<TaskId> {
-        let keeps = match self.config.named {
-            true => self.config.max_queue / 4,
-            false => 0,
-        };
+        let keeps = self.keeps();
         let mut state = self.state.borrow_mut();
-        let keeps = usize::try_from(keeps).unwrap_or(usize::MAX);
         let many = state.delivered.len().saturating_sub(keeps).min(AT_ONCE);
         state.delivered.drain(..many).collect()
+    }
+
+    /// Results that were given out and stay on the server, the latest.
+    pub(super) fn keeps(&self) -> usize {
+        match self.config.named {
+            true => usize::try_from(self.config.max_queue / 4).unwrap_or(usize::MAX),
+            false => 0,
+        }
     }
 
     /// Drops results that were given out, down to so many.
@@ -152,13 +174,12 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 let many = state.delivered.len().saturating_sub(down_to).min(AT_ONCE);
                 state.delivered.drain(..many).collect()
             };
-            if kept.is_empty()
-                || self
-                    .dispatch
-                    .collect(&self.config.queue, &[], &kept)
-                    .await
-                    .is_err()
-            {
+            if kept.is_empty() {
+                return;
+            }
+            let dropped = self.dispatch.collect(&self.config.queue, &[], &kept);
+            if dropped.await.is_err() {
+                self.put_back(Vec::new(), kept);
                 return;
             }
         }

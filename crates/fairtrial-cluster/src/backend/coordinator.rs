@@ -1,7 +1,7 @@
 //! The thread of a backend: one owner of its queue and of everything outstanding in it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use fairtrial_exec::{Answer, CallId, EngineError, Event, Listener, Observers, Shutdown};
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::line::InLine;
 use super::{ClusterConfig, Command};
-use crate::answers::{Kept, Opened};
+use crate::answers::{Kept, Opened, StoredEvent};
 use crate::blobs::{Blob, BlobStore};
 use crate::dispatch::{Dispatch, DispatchError};
 use crate::jitter::{Backoff, jittered, nonce};
@@ -38,6 +39,12 @@ pub(super) struct Coordinator<D> {
     pub(super) packed: RefCell<HashMap<PathBuf, Packed>>,
     /// Something was submitted, answered or cancelled.
     pub(super) changed: Notify,
+    /// Somebody lined up, or was cancelled.
+    pub(super) line: Notify,
+    /// Somebody in the line may have been cancelled.
+    pub(super) cancelled: Cell<bool>,
+    /// There may be room in the queue.
+    pub(super) room: Notify,
     /// Results may be there.
     pub(super) results: Notify,
     /// The queue is open, and events are read from here.
@@ -52,6 +59,12 @@ pub(super) struct Coordinator<D> {
 pub(super) struct State {
     /// Calls that are not tasks yet.
     pub(super) preparing: HashMap<CallId, Preparing>,
+    /// Tasks that the server does not have yet, oldest first.
+    pub(super) line: VecDeque<InLine>,
+    /// Tasks that are being submitted.
+    pub(super) asked: HashSet<TaskId>,
+    /// What was heard of these before the server's answer was.
+    pub(super) early: Vec<StoredEvent>,
     /// Tasks, each with those who wait for it.
     pub(super) outstanding: HashMap<TaskId, Outstanding>,
     /// Ended tasks whose results are to be fetched.
@@ -124,6 +137,9 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             state: RefCell::default(),
             packed: RefCell::default(),
             changed: Notify::new(),
+            line: Notify::new(),
+            cancelled: Cell::new(false),
+            room: Notify::new(),
             results: Notify::new(),
             opened: Cell::new(None),
             away: RefCell::default(),
@@ -136,6 +152,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         let duties = [
             tokio::task::spawn_local(self.clone().keep_open()),
             tokio::task::spawn_local(self.clone().read_events()),
+            tokio::task::spawn_local(self.clone().submit_line()),
             tokio::task::spawn_local(self.clone().collect_results()),
             tokio::task::spawn_local(self.clone().check_now_and_then()),
         ];
@@ -384,6 +401,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         };
         let (preparing, outstanding) = {
             let mut state = self.state.borrow_mut();
+            state.line.clear();
             (
                 std::mem::take(&mut state.preparing),
                 std::mem::take(&mut state.outstanding),

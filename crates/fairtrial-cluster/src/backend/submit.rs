@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use fairtrial_exec::{Answer, Arguments, Call, CallId, EngineError, InvalidCall, Work};
 
+use super::Submission;
 use super::coordinator::{Coordinator, Outstanding, Packed, Preparing};
 use super::verdicts::cancelled;
-use super::{OnFull, Submission};
-use crate::answers::{Cancelled, Submitted};
+use crate::answers::Cancelled;
 use crate::blobs::{Blob, BlobError, BlobStore};
-use crate::dispatch::{Dispatch, DispatchError};
+use crate::dispatch::Dispatch;
 use crate::envelope::{Outgoing, OutgoingBody, PackedParts, SealedTask, TaskEnvelope};
 use crate::jitter::{Backoff, nonce};
 use crate::names::TaskId;
@@ -39,12 +39,9 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         self.state.borrow_mut().preparing.insert(id, preparing);
         self.changed.notify_waiters();
         tokio::task::spawn_local(async move {
-            let made = match self.make_task(&call).await {
-                Ok(task) => self.hand_over(id, task).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = made {
-                self.end_early(id, Err(error));
+            match self.make_task(&call).await {
+                Ok(task) => self.line_up(id, task),
+                Err(error) => self.end_early(id, Err(error)),
             }
         });
     }
@@ -150,59 +147,8 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         })
     }
 
-    /// Submits a task, waiting for room and for the server.
-    async fn hand_over(&self, call: CallId, task: Task) -> Result<(), EngineError> {
-        let mut backoff = Backoff::default();
-        let mut for_room = Backoff::between(Duration::from_millis(10), Duration::from_secs(1));
-        loop {
-            let changed = self.changed.notified();
-            let is_cancelled = match self.state.borrow().preparing.get(&call) {
-                Some(preparing) => preparing.cancelled,
-                None => return Ok(()), // given up
-            };
-            if is_cancelled {
-                self.end_early(call, Ok(cancelled()));
-                return Ok(());
-            }
-            if self.opened.get().is_none() {
-                changed.await;
-                continue;
-            }
-            match self.dispatch.submit(&self.config.queue, &task).await {
-                Ok(Submitted::Ok | Submitted::Dup) => {
-                    self.wait_for(call, task, false);
-                    return Ok(());
-                }
-                Ok(Submitted::Done) => {
-                    self.wait_for(call, task, true);
-                    return Ok(());
-                }
-                Ok(Submitted::Full) if self.config.on_full == OnFull::Error => {
-                    let code = "full";
-                    let problem = format!("queue `{}` is full", self.config.queue);
-                    return Err(EngineError::Elsewhere { code, problem });
-                }
-                Ok(Submitted::Full) => tokio::time::sleep(for_room.next()).await,
-                Ok(Submitted::Closed) => {
-                    self.opened.set(None); // somebody cancelled or flushed it
-                    self.changed.notify_waiters();
-                    tokio::time::sleep(backoff.next()).await;
-                }
-                Err(error @ DispatchError::Unreachable { .. }) => {
-                    self.missed(error);
-                    tokio::time::sleep(backoff.next()).await;
-                }
-                Err(error) => {
-                    let code = "server";
-                    let problem = error.to_string();
-                    return Err(EngineError::Elsewhere { code, problem });
-                }
-            }
-        }
-    }
-
     /// The task is the server's now.
-    fn wait_for(&self, call: CallId, task: Task, is_done: bool) {
+    pub(super) fn wait_for(&self, call: CallId, task: Task, is_done: bool) {
         self.reached();
         let id = task.id.clone();
         let mut state = self.state.borrow_mut();
@@ -224,7 +170,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         }
     }
 
-    fn end_early(&self, call: CallId, answer: Answer) {
+    pub(super) fn end_early(&self, call: CallId, answer: Answer) {
         let preparing = self.state.borrow_mut().preparing.remove(&call);
         if let Some(preparing) = preparing {
             self.tell(call, preparing.listener, answer);
@@ -237,7 +183,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         if let Some(preparing) = state.preparing.get_mut(&call) {
             preparing.cancelled = true;
             drop(state);
-            self.changed.notify_waiters();
+            self.look_for_cancelled();
             return;
         }
         let of = |(_, outstanding): &(&TaskId, &mut Outstanding)| {
@@ -305,7 +251,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         for preparing in self.state.borrow_mut().preparing.values_mut() {
             preparing.cancelled = true;
         }
-        self.changed.notify_waiters();
+        self.look_for_cancelled();
         if self.opened.get().is_none() {
             return;
         }
@@ -336,7 +282,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             }
             state.outstanding.keys().cloned().collect()
         };
-        self.changed.notify_waiters();
+        self.look_for_cancelled();
         for tasks in queued.chunks(100) {
             let Ok(places) = self.dispatch.check(&self.config.queue, tasks).await else {
                 return;

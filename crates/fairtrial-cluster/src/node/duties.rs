@@ -94,7 +94,12 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
 
     fn heed(&self, hint: &Hint) {
         match hint {
-            Hint::Wake { .. } => self.wake.notify_one(),
+            Hint::Wake { queue, .. } => {
+                if !self.rounds.borrow().knows(queue) {
+                    self.unknown_queue.set(true);
+                }
+                self.wake.notify_one();
+            }
             Hint::Cancel { queue, task } => {
                 for ((of, running), cancel) in &*self.running.borrow() {
                     if of == queue && task.as_ref().is_none_or(|task| task == running) {

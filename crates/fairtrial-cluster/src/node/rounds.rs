@@ -32,6 +32,11 @@ impl Rounds {
         }
     }
 
+    /// Whether it is one of them.
+    pub(super) fn knows(&self, queue: &QueueName) -> bool {
+        self.queues.contains_key(queue)
+    }
+
     /// In the order in which they are to be asked.
     pub(super) fn order(&self) -> Vec<QueueName> {
         let mut queues: Vec<_> = self.queues.iter().collect();

@@ -58,7 +58,11 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 }
             }
             let wait = match self.ask_around(consumer).await {
-                Ok(Some(held)) => return Some(held),
+                Ok(Some(held)) => {
+                    // One hint is given for all that came with it: where there was a task there may be more.
+                    self.wake.notify_one();
+                    return Some(held);
+                }
                 Ok(None) => {
                     self.reached();
                     backoff = Backoff::default();
@@ -79,7 +83,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
 
     /// Asks each queue in its turn.
     async fn ask_around(&self, consumer: &Consumer) -> Result<Option<Held>, DispatchError> {
-        if self.rounds.borrow().order().is_empty() {
+        if self.unknown_queue.take() || self.rounds.borrow().order().is_empty() {
             self.know_queues().await?;
         }
         let order = self.rounds.borrow().order();

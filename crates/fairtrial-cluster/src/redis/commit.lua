@@ -5,11 +5,10 @@ if stored then
   if owns(class, entry, number, consumer) then drop(class, entry) end
   return { 'duplicate', stored }
 end
-if redis.call('HEXISTS', TASK, task) == 0 then return { 'unknown' } end
-if not owns(class, entry, number, consumer) or redis.call('HGET', TASK, field_of(class, entry)) ~= task then
-  return { 'fenced' }
+-- The note of an entry is there as long as its task is.
+if redis.call('HGET', TASK, field_of(class, entry)) ~= task then
+  return { redis.call('HEXISTS', TASK, task) == 0 and 'unknown' or 'fenced' }
 end
-drop(class, entry)
-for i = 9, #ARGV, 4 do event(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
-finish(task, { class = class, entry = entry }, result, agent_of(consumer), ARGV[8])
+if not owns(class, entry, number, consumer) then return { 'fenced' } end
+finish(task, { class = class, entry = entry }, result, agent_of(consumer), ARGV[8], 9)
 return { 'committed' }

@@ -19,6 +19,12 @@ local function event(name, task, agent, data)
     'name', name, 'task', task or '', 'agent', agent or '', 'data', data or '')
 end
 
+-- While all agents are busy nobody has to be woken: a hint notes that it was given, and a lease that finds nothing takes
+-- the note away. What is given back is always told.
+local function told(class)
+  return 'told.' .. class
+end
+
 local function wake(class)
   redis.call('PUBLISH', 'ft:wake:' .. class, QUEUE)
 end
@@ -113,9 +119,10 @@ local function next_parked(class, name, nonce)
   end
 end
 
--- Stores the one result of a task, and forgets the task.
-local function finish(task, record, result, agent, complete)
+-- Stores the one result of a task, and forgets the task. The agent's own events of it stand in ARGV from `events` on.
+local function finish(task, record, result, agent, complete, events)
   drop(record.class, record.entry)
+  for i = events or #ARGV + 1, #ARGV, 4 do event(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
   redis.call('HDEL', TASK, task, field_of(record.class, record.entry))
   redis.call('SREM', CANCEL, task)
   redis.call('HSET', RES, task, result)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
-    TlsCertificates,
+    TlsCertificates, io::tcp::TcpSettings,
 };
 
 use crate::dispatch::DispatchError;
@@ -96,7 +96,10 @@ impl Endpoint {
     pub(super) fn clients(&self) -> Result<(Client, Client), DispatchError> {
         let client = |protocol| {
             let settings = self.info.redis_settings().clone().set_protocol(protocol);
+            // Each operation is one small message: none waits until another was acknowledged.
+            let tcp = TcpSettings::default().set_nodelay(true);
             let info = self.info.clone().set_redis_settings(settings);
+            let info = info.set_tcp_settings(tcp);
             let made = match &self.tls {
                 Some(tls) => Client::build_with_tls(info, tls.clone()),
                 None => Client::open(info),

@@ -17,7 +17,7 @@ const PAGE: usize = 1_000;
 const KEPT: usize = 100_000;
 
 /// A stream's entry: id, fields and values.
-type Entry = (String, HashMap<String, String>);
+type Entry = (String, Vec<(String, String)>);
 
 impl RedisDispatch {
     pub(super) async fn add_events(&self, queue: &QueueName, events: &[NewEvent]) -> Answered<()> {
@@ -113,8 +113,14 @@ fn was_trimmed(info: Value) -> Answered<bool> {
     Ok(number("entries-added") > number("length"))
 }
 
+/// A field's value; what is not there is empty.
+fn taken(fields: &mut [(String, String)], name: &str) -> String {
+    let field = fields.iter_mut().find(|(field, _)| field == name);
+    field.map_or_else(String::new, |(_, value)| std::mem::take(value))
+}
+
 fn event((id, mut fields): Entry) -> Answered<StoredEvent> {
-    let mut field = |name: &str| fields.remove(name).unwrap_or_default();
+    let mut field = |name: &str| taken(&mut fields, name);
     Ok(StoredEvent {
         id: id.parse().map_err(|_| odd("events", &id))?,
         event: NewEvent {
@@ -127,7 +133,7 @@ fn event((id, mut fields): Entry) -> Answered<StoredEvent> {
 }
 
 fn dead_letter((id, mut fields): Entry) -> Answered<DeadLetter> {
-    let mut field = |name: &str| fields.remove(name).unwrap_or_default();
+    let mut field = |name: &str| taken(&mut fields, name);
     Ok(DeadLetter {
         id: id.parse().map_err(|_| odd("dead_letters", &id))?,
         task: TaskId::try_from(field("task")).map_err(|error| odd("dead_letters", &error.name))?,

@@ -1,10 +1,16 @@
 -- ARGV: class, consumer, agent's name, its nonce.
 local class, consumer, name, nonce = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local stream = STREAMS[class]
-local meta = redis.call('HMGET', META, 'state', 'max_inflight', 'lease')
+local meta = redis.call('HMGET', META, 'state', 'max_inflight', 'lease', told(class))
 if not meta[1] then return { 'gone' } end
 local held = group_call('XPENDING', stream, GROUP, '-', '+', 1, consumer)
 if not held then return { 'gone' } end
+
+-- Whoever finds nothing waits for the next hint.
+local function nothing()
+  if meta[4] then redis.call('HDEL', META, told(class)) end
+  return { 'empty' }
+end
 
 local function give(task, record, entry, number)
   return { 'task', task, entry, number, record.envelope, meta[3] }
@@ -23,8 +29,8 @@ if held[1] then
   drop(class, entry)
 end
 
-if meta[1] ~= 'open' then return { 'empty' } end
-if has_most(meta[2]) then return { 'empty' } end
+if meta[1] ~= 'open' then return nothing() end
+if has_most(meta[2]) then return nothing() end
 
 local function next_new()
   local read = redis.call('XREADGROUP', 'GROUP', GROUP, consumer, 'COUNT', 1, 'STREAMS', stream, '>')
@@ -37,8 +43,9 @@ for _ = 1, BATCH do
   local entry, number, task, record = next_parked(class, name, nonce)
   local parked = entry ~= nil
   if not parked then entry, number, task, record = next_new() end
-  if not entry then return { 'empty' } end
-  local now = now_ms()
+  if not entry then return nothing() end
+  -- Most tasks may wait as long as it takes, and need no clock.
+  local now = record and record.timeout >= 0 and now_ms()
   if not task then
     restore(class, entry)
   elseif not record or record.entry ~= entry then
@@ -55,4 +62,4 @@ for _ = 1, BATCH do
     return give(task, record, entry, number)
   end
 end
-return { 'empty' }
+return nothing()

@@ -7,9 +7,9 @@ use redis::Cmd;
 use super::Answered;
 use super::read::Reply;
 use super::scripts::{self, Operation};
-use crate::answers::{Announced, Committed, Leased};
+use crate::answers::{Announced, Committed, Leased, Submitted};
 use crate::names::{Class, Consumer, QueueName, TaskId, Token};
-use crate::terms::{Commit, Lease, Recorded, Terms};
+use crate::terms::{Commit, Lease, Recorded, Task, Terms};
 
 /// The layout of keys, noted in each queue.
 const LAYOUT: &str = "1.0";
@@ -44,6 +44,29 @@ pub(super) fn fields_of(terms: &Terms) -> Vec<(String, String)> {
         (format!("verdict.{}", recorded.as_str()), text)
     }));
     fields
+}
+
+pub(super) fn submit_command(queue: &QueueName, task: &Task) -> Cmd {
+    let timeout = task.queue_timeout.map_or(-1, |wait| {
+        i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)
+    });
+    let mut cmd = scripts::SUBMIT.on(queue);
+    cmd.arg(task.id.as_str())
+        .arg(task.class.as_str())
+        .arg(timeout)
+        .arg(&task.envelope);
+    cmd
+}
+
+pub(super) fn submitted(mut reply: Reply) -> Answered<Submitted> {
+    match reply.text()?.as_str() {
+        "ok" => Ok(Submitted::Ok),
+        "dup" => Ok(Submitted::Dup),
+        "done" => Ok(Submitted::Done),
+        "full" => Ok(Submitted::Full),
+        "closed" => Ok(Submitted::Closed),
+        other => Err(reply.odd(other)),
+    }
 }
 
 pub(super) fn on_lease(operation: &Operation, lease: &Lease) -> Cmd {

@@ -4,6 +4,7 @@ mod cancelling;
 mod fencing;
 mod interleavings;
 mod leases;
+mod newer;
 mod nodes;
 mod queues;
 mod reaping;
@@ -48,6 +49,7 @@ suite! {
         a_queue_outlives_its_owner_for_a_while_only
         the_same_key_is_the_same_task
         a_full_queue_takes_no_more_until_results_are_kept
+        many_are_submitted_at_once_each_with_its_answer
         results_stay_until_they_are_kept
         all_that_a_queue_holds_is_told
         what_a_flushed_server_forgot_is_missing_and_can_be_submitted_again
@@ -98,6 +100,7 @@ suite! {
     waiting:
         a_reader_waits_for_the_next_event
         a_submission_wakes_those_who_listen
+        whoever_found_nothing_is_woken
         an_agent_is_told_what_was_cancelled;
     nodes:
         a_live_name_is_refused

@@ -222,6 +222,48 @@ pub(crate) async fn all_that_a_queue_holds_is_told(stage: &impl Stage) {
     assert!(dispatch.queue_status(&queue()).await.unwrap().is_some());
 }
 
+/// CL-14, CL-33, CL-36: many in one breath are as many one by one.
+pub(crate) async fn many_are_submitted_at_once_each_with_its_answer(stage: &impl Stage) {
+    let dispatch = stage.dispatch();
+    let tasks = ["a", "b", "a", "c", "d"].map(task);
+    let large = Task {
+        envelope: vec![0; MAX_ENVELOPE + 1],
+        ..task("e")
+    };
+    let all: Vec<&Task> = tasks.iter().chain([&large]).collect();
+    let closed = dispatch.submit_all(&queue(), &all[..2]).await.unwrap();
+    assert_eq!(closed, vec![Ok(Submitted::Closed); 2]);
+    let max_queue = 3;
+    open(
+        dispatch,
+        &Terms {
+            max_queue,
+            ..terms()
+        },
+    )
+    .await;
+    let mut answers = dispatch.submit_all(&queue(), &all).await.unwrap();
+    let refused = answers.pop().unwrap();
+    assert!(
+        matches!(refused, Err(DispatchError::TooLarge { .. })),
+        "{refused:?}"
+    );
+    let wanted = [
+        Submitted::Ok,
+        Submitted::Ok,
+        Submitted::Dup,
+        Submitted::Ok,
+        Submitted::Full,
+    ];
+    assert_eq!(answers, wanted.map(Ok).to_vec());
+    for at in [0, 1, 3] {
+        assert_eq!(
+            lease(dispatch, &slot(&format!("n{at}"))).await.task,
+            tasks[at].id
+        );
+    }
+}
+
 /// CL-32
 pub(crate) async fn results_stay_until_they_are_kept(stage: &impl Stage) {
     let dispatch = stage.dispatch();

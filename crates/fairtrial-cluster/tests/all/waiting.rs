@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairtrial_cluster::{Class, Dispatch, Hint};
+use fairtrial_cluster::{Class, Dispatch, Hint, Leased};
 
 use crate::stage::Stage;
 use crate::words::*;
@@ -57,6 +57,21 @@ pub(crate) async fn a_submission_wakes_those_who_listen(stage: &impl Stage) {
         Some(wake)
     );
     assert_eq!(timing.take(), None);
+}
+
+/// CL-18: whoever found nothing is told of the next submission, however many there were before.
+pub(crate) async fn whoever_found_nothing_is_woken(stage: &impl Stage) {
+    let dispatch = stage.dispatch();
+    open(dispatch, &terms()).await;
+    let mut hints = dispatch.hints(&[Class::Cpu], None).await.unwrap();
+    for key in ["a", "b", "c"] {
+        submit(dispatch, &[key, &format!("{key}2")]).await;
+        tokio::time::timeout(LONG, hints.next()).await.unwrap();
+        lease(dispatch, &slot(key)).await;
+        lease(dispatch, &slot(&format!("{key}2"))).await;
+        assert_eq!(try_lease(dispatch, &slot("n1")).await, Leased::Empty);
+        while hints.take().is_some() {}
+    }
 }
 
 /// CL-20

@@ -117,6 +117,7 @@ impl Pool {
     ) -> Self {
         let (news_sender, news) = mpsc::unbounded_channel();
         Self {
+            vigil: Vigil::new(config.stays_awake),
             config,
             observers,
             means,
@@ -140,7 +141,6 @@ impl Pool {
             generation: 0,
             id_base: crate::locked_dir::random(),
             not_before: None,
-            vigil: Vigil::new(),
             closing: None,
             abandoned: false,
             broken: false,

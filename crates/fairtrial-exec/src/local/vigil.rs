@@ -23,9 +23,10 @@ pub(super) struct Vigil {
 }
 
 impl Vigil {
-    pub(super) fn new() -> Self {
+    /// One that is kept, or never.
+    pub(super) fn new(is_kept: bool) -> Self {
         Self {
-            cpus: available_cpus(),
+            cpus: if is_kept { available_cpus() } else { 0 },
             until: None,
             rests_until: None,
         }
@@ -72,7 +73,7 @@ mod tests {
     fn vigil() -> Vigil {
         Vigil {
             cpus: 2,
-            ..Vigil::new()
+            ..Vigil::new(true)
         }
     }
 
@@ -84,6 +85,13 @@ mod tests {
         vigil.keep(1);
         assert!(vigil.until.is_some());
         vigil.pass().await;
+        assert!(vigil.until.is_none());
+    }
+
+    #[test]
+    fn it_is_not_kept_where_it_is_not_wanted() {
+        let mut vigil = Vigil::new(false);
+        vigil.keep(0);
         assert!(vigil.until.is_none());
     }
 
