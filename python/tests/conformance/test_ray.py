@@ -241,7 +241,7 @@ def own_address():
     return next((word for word in words if "." in word and not word.startswith("127.")), None)
 
 
-@pytest.mark.skip(reason="not seen to pass yet: on a busy machine Ray did not start within the test's patience")
+@pytest.mark.skip(reason="fails: Ray 2.60 takes the machine's own address for 127.0.0.1; it is guarded by a token only")
 def test_it_starts_ray_itself_and_ends_it(tmp_path):
     """CL-65: on the loopback address, for as long as it lives; also if nobody ends it."""
     needs_ray()
@@ -263,7 +263,7 @@ def test_it_starts_ray_itself_and_ends_it(tmp_path):
         assert is_gone(pid)
 
 
-@pytest.mark.skip(reason="not seen to pass yet: on a busy machine Ray did not start within the test's patience")
+@pytest.mark.skip(reason="not seen to pass yet: it failed or ran out of time on a busy machine")
 def test_a_node_that_is_lost_loses_no_call():
     """CL-66: two nodes, one of which goes while it has a call."""
     needs_ray()
