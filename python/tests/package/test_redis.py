@@ -148,3 +148,25 @@ def test_a_server_that_is_away_is_an_engine_error_after_a_while():
     with ft.RedisBackend("redis://127.0.0.1:1", server_timeout=0.2) as backend:
         with pytest.raises(ft.EngineError, match="cannot reach the server"):
             backend.execute(ft.Call(source=ADD, function="add", args=(1, 2)))
+
+
+TRACED = """
+class Traced:
+    def __init__(self, path):
+        self.path = path
+    def __reduce__(self):
+        return (exec, ("import os; open(%r, 'a').write('%%d ' %% os.getpid())" % self.path,))
+def f(path):
+    return [Traced(path)]
+"""
+
+
+def test_a_pickled_value_is_loaded_by_whoever_asks_for_it(url, tmp_path):
+    """CL-49: each time it is loaded, the pickle writes down by whom. Neither agent nor coordinator does."""
+    said = tmp_path / "loaded"
+    with ft.RedisBackend(url) as backend:
+        outcome = backend.execute(ft.Call(source=TRACED, function="f", args=(str(said),), result="pickle"))
+        assert outcome.verdict == "ok"
+        assert not said.exists(), "nobody loaded it on its way"
+        assert outcome.unpickle() == [None]
+        assert said.read_text().split() == [str(os.getpid())], "whoever asks for it does"

@@ -237,7 +237,9 @@ fn denied<'a>(error: &RedisError, text: &'a str) -> Option<Option<&'a str>> {
     if login || error.kind() == ErrorKind::AuthenticationFailed {
         return Some(Some("AUTH"));
     }
-    let scripted = text.contains("user executing the script can't");
+    // As Redis and as Valkey say it.
+    let scripted =
+        text.contains("user executing the script can't") || text.contains("ACL failure in script");
     if scripted
         || text.contains("NOPERM")
         || error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)

@@ -13,6 +13,8 @@ mod server;
 mod server_only;
 mod stage;
 mod telling;
+mod tls;
+mod users;
 mod waiting;
 mod words;
 

@@ -1,4 +1,5 @@
 //! A redis-server of a test's own: its own socket and directory, append-only, gone with the test.
+//! `FAIRTRIAL_TEST_SERVER` names another program that is to be one, such as `valkey-server`.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,23 +15,26 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts one; none, with the reason printed, where there is no redis-server. Then `FAIRTRIAL_REQUIRE_REDIS` fails.
+    pub(crate) fn start() -> Option<Self> {
+        Self::start_with(tempfile::tempdir().unwrap(), &[])
+    }
+
+    /// The same in a directory with more words, which it is not started with again.
     #[expect(
         clippy::print_stderr,
         reason = "a skipped test says which mechanism was missing"
     )]
-    pub(crate) fn start() -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
-        match launch(dir.path()) {
+    pub(crate) fn start_with(dir: TempDir, words: &[&str]) -> Option<Self> {
+        match launch(dir.path(), words) {
             Ok(child) => Some(Self { dir, child }),
             Err(error) => {
                 let required = std::env::var_os("FAIRTRIAL_REQUIRE_REDIS").is_some();
+                let program = program();
                 assert!(
                     !required,
-                    "redis-server is required and cannot be started: {error}"
+                    "{program} is required and cannot be started: {error}"
                 );
-                eprintln!(
-                    "skipped: no redis-server ({error}); it is in the package `redis-server`"
-                );
+                eprintln!("skipped: no {program} ({error}); it is in the package `{program}`");
                 None
             }
         }
@@ -54,7 +58,7 @@ impl Server {
 
     /// Starts it again on what it wrote.
     pub(crate) fn start_again(&mut self) {
-        self.child = launch(self.dir.path()).unwrap();
+        self.child = launch(self.dir.path(), &[]).unwrap();
     }
 
     fn socket(&self) -> String {
@@ -70,12 +74,17 @@ impl Drop for Server {
     }
 }
 
+/// The server's program.
+pub(crate) fn program() -> String {
+    std::env::var("FAIRTRIAL_TEST_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "the server under test is no candidate"
 )]
-fn launch(dir: &Path) -> std::io::Result<Child> {
-    let mut command = Command::new("redis-server");
+fn launch(dir: &Path, words: &[&str]) -> std::io::Result<Child> {
+    let mut command = Command::new(program());
     command.args([
         "--port",
         "0",
@@ -87,6 +96,7 @@ fn launch(dir: &Path) -> std::io::Result<Child> {
         "yes",
     ]);
     command.args(["--daemonize", "no", "--dir"]).arg(dir);
+    command.args(words);
     let mut child = command
         .current_dir(dir)
         .stdin(Stdio::null())
@@ -96,7 +106,7 @@ fn launch(dir: &Path) -> std::io::Result<Child> {
     let ready = lines
         .by_ref()
         .any(|line| line.is_ok_and(|line| line.contains("eady to accept connections")));
-    assert!(ready, "redis-server ended before it was ready");
+    assert!(ready, "the server ended before it was ready");
     // Read on, or it would stop when the pipe is full.
     std::thread::spawn(move || lines.for_each(drop));
     Ok(child)

@@ -6,6 +6,7 @@ mod backend;
 mod batch_cli;
 mod busy;
 mod cage;
+mod cluster_canaries;
 mod cluster_cli;
 mod cluster_pickles;
 mod cluster_recipes;
