@@ -6,6 +6,7 @@ mod backend;
 mod batch_cli;
 mod busy;
 mod cage;
+mod cluster_chaos;
 mod cluster_cli;
 mod command;
 mod config;
