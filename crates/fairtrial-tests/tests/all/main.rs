@@ -8,6 +8,7 @@ mod batch_cli;
 mod busy;
 mod cage;
 mod cluster_canaries;
+mod cluster_chaos;
 mod cluster_cli;
 mod cluster_pickles;
 mod cluster_recipes;
