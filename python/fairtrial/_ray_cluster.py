@@ -101,6 +101,7 @@ def _join(address: str | None, slots: int | None) -> bool:
         else:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked for its being reported
             cpus = max(slots or 0, len(os.sched_getaffinity(0)))
+            # From 2.59 on Ray listens on the machine's own address all the same, and asks for a token.
             ours: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
             ray.init(address="local", num_cpus=cpus, **ours, **quiet)
         _users = 1
@@ -113,5 +114,5 @@ def refuse_strangers(addresses: list[str], auth_mode: str) -> None:
     if beyond and auth_mode.strip().lower() in ("", "disabled"):
         raise EngineError(
             f"it is reached at {beyond[0]} by whoever comes: set RAY_AUTH_MODE=token for its nodes and for this "
-            "process, or start it on 127.0.0.1"
+            "process"
         )
