@@ -113,6 +113,5 @@ def refuse_strangers(addresses: list[str], auth_mode: str) -> None:
     beyond = sorted(address for address in addresses if not ipaddress.ip_address(address).is_loopback)
     if beyond and auth_mode.strip().lower() in ("", "disabled"):
         raise EngineError(
-            f"it is reached at {beyond[0]} by whoever comes: set RAY_AUTH_MODE=token for its nodes and for this "
-            "process"
+            f"it is reached at {beyond[0]} by whoever comes: set RAY_AUTH_MODE=token for its nodes and for this process"
         )
