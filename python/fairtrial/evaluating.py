@@ -38,7 +38,8 @@ def evaluate(
     `resume` goes on with the evaluation in the `output` directory; `fresh` begins anew there, and removes what it left.
     Without either, that directory must be empty (a `FileExistsError` says that it is not); if the last evaluation there
     found its base unusable, the next begins anew in any case. `on_event` is called in this thread with each event, a
-    dict; what it raises is logged, and while it is slow the evaluation goes on. Ctrl-C ends all that runs before `KeyboardInterrupt` is raised.
+    dict; what it raises is logged, and while it is slow the evaluation goes on. Ctrl-C ends all that runs before
+    `KeyboardInterrupt` is raised.
 
     `proposer` is asked for candidates, as `search` in the spec says, in the place of whom that names. It is called in
     threads of its own with a request, a dict with `kind`, `n`, `base`, `parents` and `ancestry`, and returns
