@@ -18,12 +18,15 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
+/// What the thread that runs the tests may take meanwhile.
+const OTHERS: usize = 4 << 10;
+
 /// What `act` gives, if it never held more than `bound` bytes more than there were.
 fn measured<T>(bound: usize, act: impl FnOnce() -> T) -> T {
     ALLOCATOR.reset_peak_usage();
     let before = ALLOCATOR.current_usage();
     let result = act();
     let peak = ALLOCATOR.peak_usage().saturating_sub(before);
-    assert!(peak <= bound, "{peak} bytes held, {bound} allowed");
+    assert!(peak <= bound + OTHERS, "{peak} bytes held, {bound} allowed");
     result
 }

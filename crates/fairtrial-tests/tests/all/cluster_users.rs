@@ -148,7 +148,8 @@ fn work_is_done_with_the_users_of_the_list_and_no_password_is_left_anywhere() {
     assert_eq!(status.code, Some(0), "{status:?}");
     let told: Json = serde_json::from_str(&status.stdout).expect("JSON");
     assert_eq!(told["agents"][0]["name"], "one", "{told}");
-    assert_eq!(told["queues"][0]["queue"], "kept", "{told}");
+    let queue = told["queues"][0]["queue"].as_str().expect("a name");
+    assert!(queue.starts_with("kept"), "{told}");
 
     let as_reader = ["batch", "calls.jsonl", "--backend", &reader];
     let refused = shell.fairtrial(as_reader).run();
