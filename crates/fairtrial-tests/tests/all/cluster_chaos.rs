@@ -236,12 +236,19 @@ async fn a_study_outlives_a_server_that_forgot_everything() {
         return;
     };
     let shell = Shell::new();
-    shell.write("study.yaml", STUDY);
-    shell.write("agent.py", AGENT);
+    shell.write("study/study.yaml", STUDY); // beside nothing that changes: it is packed
+    shell.write("study/agent.py", AGENT);
     let url = server.url();
     let _agents = ["one", "two"].map(|name| agent(&shell, &url, name, &[]));
     let backend = format!("{url}?lease=1s");
-    let run = ["run", "study.yaml", "--out", "out", "--backend", &backend];
+    let run = [
+        "run",
+        "study/study.yaml",
+        "--out",
+        "out",
+        "--backend",
+        &backend,
+    ];
     let running = shell.fairtrial(run).start();
     wait_until("some runs are done", || {
         number(&shell, &url, "recorded") >= 3
@@ -249,7 +256,12 @@ async fn a_study_outlives_a_server_that_forgot_everything() {
     .await;
     assert!(command(&server, "FLUSHALL").contains("OK"));
     let ended = running.end();
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let attempts = shell.read("out/attempts.csv");
+    let failed: Vec<&str> = attempts
+        .lines()
+        .filter(|line| line.contains(",lost,"))
+        .collect();
+    assert_eq!(ended.code, Some(0), "{ended:?}: {failed:?}");
     assert!(ended.stdout.contains("40 success"), "{ended:?}");
     let queue = shell
         .fairtrial(["status", "--cluster", &url, "--json"])
