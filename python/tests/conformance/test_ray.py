@@ -280,17 +280,22 @@ def test_a_node_that_is_lost_loses_no_call():
             "import os, time\\n"
             "def f(folder):\\n"
             "    place = os.path.join(folder, os.environ['FAIRTRIAL_NODE_ID'])\\n"
-            "    open(place, 'a').close()\\n"
+            "    with open(place + '.new', 'w') as file: file.write(str(os.getpid()))\\n"
+            "    os.rename(place + '.new', place)\\n"
             "    while not os.path.exists(os.path.join(folder, 'open')): time.sleep(0.01)\\n"
             "    return os.environ['FAIRTRIAL_NODE_ID']\\n"
         )
         with tempfile.TemporaryDirectory() as folder, ft.ray.RayBackend(cluster.address) as backend:
             futures = [backend.submit(ft.Call(source=source, function="f", args=[folder])) for _ in range(2)]
             deadline = time.monotonic() + 60
-            while len(os.listdir(folder)) < 2 and time.monotonic() < deadline:
+            begun = lambda: [name for name in os.listdir(folder) if not name.endswith(".new")]
+            while len(begun()) < 2 and time.monotonic() < deadline:
                 time.sleep(0.01)
-            print("nodes", len(os.listdir(folder)))
+            print("nodes", len(begun()))
+            pids = [open(os.path.join(folder, name)).read() for name in begun()]
             cluster.remove_node(other, allow_graceful=False)
+            while all(os.path.exists("/proc/" + pid) for pid in pids) and time.monotonic() < deadline:
+                time.sleep(0.01)
             open(os.path.join(folder, "open"), "w").close()
             print("same", len({future.outcome(90).value for future in futures}))
         cluster.shutdown()
