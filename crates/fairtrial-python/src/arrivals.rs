@@ -36,7 +36,7 @@ pub(crate) struct Arrived {
 
 /// How far a parcel has come.
 enum Stage {
-    Open(parcel::Arrived),
+    Open(Box<parcel::Arrived>),
     Begun,
     /// It cannot be run.
     Unread(TaskError),
@@ -72,7 +72,7 @@ impl Arrivals {
         let (task, attempt) = attempt;
         let beside: Vec<Vec<u8>> = beside.iter().map(|each| each.as_bytes().to_vec()).collect();
         let stage = match process::detached(py, || self.host.open(envelope, beside)) {
-            Ok(arrived) => Stage::Open(arrived),
+            Ok(arrived) => Stage::Open(Box::new(arrived)),
             Err(error) => Stage::Unread(error),
         };
         Arrived {

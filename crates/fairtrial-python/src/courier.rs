@@ -118,7 +118,7 @@ impl Courier {
         let place = (&office.state, &office.woken);
         process::wait(py, place, timeout, |state| !state.orders.is_empty())?;
         let order = office.lock().orders.pop_front();
-        order.map(|order| order.to_python(py)).transpose()
+        order.map(|order| order.into_python(py)).transpose()
     }
 
     /// Tells whoever asks for the next thing to do of something.
@@ -331,7 +331,7 @@ impl Cancels for Office {
 }
 
 impl Order {
-    fn to_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let words = match self {
             Self::Run {
                 call,

@@ -25,7 +25,7 @@ fn coordinator(shell: &Shell, server: &RedisServer) -> ClusterBackend<RedisDispa
         server_timeout: Duration::from_secs(60),
         lease: Duration::from_secs(30),
         spill: SpillPolicy {
-            dir: SpillDir::new(&shell.path().join("spill")),
+            dir: SpillDir::new(shell.path().join("spill")),
             memfd_cap_bytes: u64::MAX,
             memory_limit_bytes: None,
         },
