@@ -217,8 +217,8 @@ class Driver:
         for name, member in self.members.items():
             if member.ask_at is not None and now >= member.ask_at:
                 self._ask_ready(name, member)
-        while (task := self.table.start(time.monotonic())) is not None:
-            self._send(task)
+        while (startable := self.table.start(time.monotonic())) is not None:
+            self._send(startable)
 
     def _wind_down(self, now: float) -> None:
         ending = self.ending

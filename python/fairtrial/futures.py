@@ -123,7 +123,7 @@ class Future(concurrent.futures.Future[T], Generic[T]):
                 return
         self._call_back(fn)
 
-    def _when_settled(self, wake: Callable[[], None]) -> None:
+    def _when_settled(self, wake: Callable[[], object]) -> None:
         """As `add_done_callback`, for code of ours that takes no time: no callback of the user's delays it."""
         with self._condition:
             if self._settled is None:
