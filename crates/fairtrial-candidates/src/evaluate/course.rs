@@ -112,6 +112,8 @@ impl<'a> Course<'a> {
             self.search.now(self.begun.elapsed());
             self.ask();
             self.take_proposals().await?;
+            // Of a proposal that was tested its end may not have been written down.
+            self.settle_recorded();
             self.fill_slots();
             self.keep_records()?;
             let busy = !self.waiting.is_empty() || !self.testing.is_empty();

@@ -92,6 +92,26 @@ async fn a_killed_evaluation_goes_on_to_the_same_end() {
     fairtrial_tests::note(format!("{kills} kills, {done} ends before the last"));
 }
 
+/// CA-97: a proposal that was tested, and whose end was not written down any more, is not tested again.
+#[test]
+fn a_proposal_that_was_tested_is_not_tested_again() {
+    let trial = searching();
+    ends(&trial.run(&["--json"]), 0);
+    let calm = trial.written();
+    let journal = trial.shell.read("out/journal.jsonl");
+    let lines: Vec<&str> = journal.split_inclusive('\n').collect();
+    let is_last_test = |pair: &[&str]| {
+        pair[0].contains(r#""kind":"checked""#) && pair[1].contains(r#""record":"settled""#)
+    };
+    let at = lines.windows(2).rposition(is_last_test);
+    let killed = lines[..=at.expect("a proposal was tested")].concat();
+    trial.write("out/journal.jsonl", &killed);
+    trial.write("out/runs.jsonl", "");
+    std::fs::remove_file(trial.path("out/evaluation.json")).expect("it is ours");
+    ends(&trial.run(&["--json", "--resume"]), 0);
+    same(&trial, &calm);
+}
+
 /// Before its first file there is nothing to go on with.
 fn going_on(trial: &Trial) -> &'static str {
     match trial.files("out").is_empty() {
