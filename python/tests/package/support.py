@@ -14,6 +14,7 @@ import work
 import fairtrial as ft
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent.parent.parent
 PACKAGE_PARENT = str(HERE.parent.parent)
 WAIT_S = 30.0  # how long a machine with other things to do may take; nothing waits for it that goes well
 
@@ -183,3 +184,13 @@ def big(needed):
 def memory_available():
     text = Path("/proc/meminfo").read_text()
     return int(re.search(r"MemAvailable:\s+(\d+)", text)[1]) * 1024
+
+
+def binary():
+    """The command that was built last."""
+    named = os.environ.get("FAIRTRIAL_BINARY")
+    built = [Path(named)] if named else [ROOT / "target" / profile / "fairtrial" for profile in ("debug", "release")]
+    built = [path for path in built if path.is_file()]
+    if not built:
+        pytest.skip("there is no `fairtrial` program: FAIRTRIAL_BINARY names none, and none was built")
+    return max(built, key=lambda path: path.stat().st_mtime)

@@ -12,11 +12,9 @@ from pathlib import Path
 
 import pytest
 from evaluated import RIVALS, lasting
-from support import HERE, wait_until
+from support import ROOT, binary, wait_until
 
 import fairtrial as ft
-
-ROOT = HERE.parent.parent.parent
 
 # -- reports
 
@@ -89,16 +87,6 @@ def test_reports_are_frozen_plain_and_one_line_long(project):
     assert repr(report) == "<EvaluationReport of 5 candidates, 1 correct, no winner>"
     report.to_dict()["evaluations"].clear()
     assert len(report.to_dict()["evaluations"]) == 5
-
-
-def binary():
-    """The command that was built last."""
-    named = os.environ.get("FAIRTRIAL_BINARY")
-    built = [Path(named)] if named else [ROOT / "target" / profile / "fairtrial" for profile in ("debug", "release")]
-    built = [path for path in built if path.is_file()]
-    if not built:
-        pytest.skip("there is no `fairtrial` program: FAIRTRIAL_BINARY names none, and none was built")
-    return max(built, key=lambda path: path.stat().st_mtime)
 
 
 def verdicts(report):

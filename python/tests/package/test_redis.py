@@ -7,24 +7,14 @@ import subprocess
 import tempfile
 import threading
 import time
-from pathlib import Path
 
 import pytest
+from support import binary
 
 import fairtrial as ft
 
 ADD = "def add(a, b): return a + b"
 PATIENCE_S = 60
-
-
-def program():
-    named = os.environ.get("FAIRTRIAL_BINARY")
-    root = Path(__file__).resolve().parents[3] / "target"
-    found = [Path(named)] if named else [root / "debug" / "fairtrial", root / "release" / "fairtrial"]
-    for path in found:
-        if path.exists():
-            return str(path)
-    pytest.skip("there is no `fairtrial` program: FAIRTRIAL_BINARY names none, and none was built")
 
 
 @pytest.fixture
@@ -33,7 +23,7 @@ def url():
     server_program = shutil.which("redis-server")
     if server_program is None:
         pytest.skip("there is no redis-server; it is in the package `redis-server`")
-    binary = program()
+    command = str(binary())
     with tempfile.TemporaryDirectory() as folder:
         socket = os.path.join(folder, "s")
         options = ["--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "yes", "--dir", folder]
@@ -44,7 +34,7 @@ def url():
                 assert server.poll() is None
             address = "redis+unix://" + socket
             for name in ("one", "two"):
-                words = [binary, "agent", "--redis", address, "--slots", "1", "--name", name]
+                words = [command, "agent", "--redis", address, "--slots", "1", "--name", name]
                 words += ["--sandbox", "none", "--open-server-ok"]
                 agent = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
                 started.insert(0, agent)

@@ -7,10 +7,9 @@ import signal
 import subprocess
 import threading
 import warnings
-from pathlib import Path
 
 import pytest
-from support import WAIT_S, wait_until
+from support import WAIT_S, binary, wait_until
 
 import fairtrial as ft
 
@@ -497,8 +496,5 @@ def test_under_dre_functions_are_called_as_dre_calls_them(study, tmp_path):
 def test_a_directory_can_be_looked_at_by_the_command(perform):
     """ST-88: what the journal names is the study file"""
     runs = perform(doubled)
-    binary = Path(os.environ.get("FAIRTRIAL_BINARY", "fairtrial"))
-    if not binary.is_file():
-        pytest.skip("FAIRTRIAL_BINARY names no `fairtrial` program")
-    said = subprocess.run([binary, "status", runs.directory], capture_output=True, text=True, timeout=60)
+    said = subprocess.run([binary(), "status", runs.directory], capture_output=True, text=True, timeout=60)
     assert said.returncode == 0 and "2 success" in said.stdout, said.stdout + said.stderr
