@@ -13,7 +13,7 @@ import sys
 import time as clock
 from pathlib import Path
 
-from contender import Peer, interval, time, times
+from contender import Peer, high_water, interval, time, times
 
 ROOT = Path(__file__).resolve().parent.parent
 # The cluster that `make chaos` kills is the one that is measured.
@@ -98,14 +98,6 @@ def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
-
-
-def high_water(pid):
-    try:
-        with open("/proc/%d/status" % pid) as lines:
-            return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
-    except OSError:
-        return 0  # it has just ended
 
 
 # ---- reporting --------------------------------------------------------------------------------------------------

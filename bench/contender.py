@@ -60,3 +60,12 @@ def time(seconds):
         if abs(seconds) * factor >= 1:
             return "%.3g %s" % (seconds * factor, unit)
     return "%.3g µs" % (seconds * 1e6)
+
+
+def high_water(pid):
+    """The most memory that a process has had, in KiB."""
+    try:
+        with open("/proc/%d/status" % pid) as lines:
+            return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
+    except OSError:
+        return 0  # it has just ended

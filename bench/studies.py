@@ -15,7 +15,7 @@ import tempfile
 import time as clock
 from pathlib import Path
 
-from contender import interval, times
+from contender import high_water, interval, times
 from contender import time as shown
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -147,14 +147,6 @@ class Bench:
     def clear(self):
         for name in ("out", "tables"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
-
-
-def high_water(pid):
-    try:
-        with open("/proc/%d/status" % pid) as lines:
-            return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
-    except OSError:
-        return 0  # it has just ended
 
 
 # ---- reporting --------------------------------------------------------------------------------------------------
