@@ -19,9 +19,9 @@ pub use suited::Suited;
 use std::fmt;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::Cmd;
 
-use self::link::{Link, is_unknown_script};
+use self::link::Link;
 use self::read::Reply;
 use self::scripts::Operation;
 use self::wire::{
@@ -143,8 +143,8 @@ impl Dispatch for RedisDispatch {
 
     async fn submit(&self, queue: &QueueName, task: &Task) -> Answered<Submitted> {
         too_large::envelope(&task.envelope)?;
-        let cmd = submit_command(queue, task);
-        submitted(self.reply(&scripts::SUBMIT, &cmd).await?)
+        let cmd = submit_command(queue, &[task]);
+        submitted(&mut self.reply(&scripts::SUBMIT, &cmd).await?)
     }
 
     async fn submit_all(
@@ -152,34 +152,21 @@ impl Dispatch for RedisDispatch {
         queue: &QueueName,
         tasks: &[&Task],
     ) -> Answered<Vec<Answered<Submitted>>> {
-        if let [task] = tasks {
-            return match self.submit(queue, task).await {
-                Err(error @ DispatchError::Unreachable { .. }) => Err(error),
-                answer => Ok(vec![answer]),
-            };
-        }
-        let mut pipe = redis::pipe();
-        for task in tasks {
-            if too_large::envelope(&task.envelope).is_ok() {
-                pipe.add_command(submit_command(queue, task));
+        let mut answers: Vec<_> = tasks
+            .iter()
+            .map(|task| too_large::envelope(&task.envelope).map(|()| Submitted::Closed))
+            .collect();
+        let fitting: Vec<usize> = (0..tasks.len()).filter(|&n| answers[n].is_ok()).collect();
+        for batch in fitting.chunks(BATCH) {
+            let sent: Vec<&Task> = batch.iter().map(|&n| tasks[n]).collect();
+            let cmd = submit_command(queue, &sent);
+            match self.reply(&scripts::SUBMIT, &cmd).await {
+                Ok(mut reply) => batch
+                    .iter()
+                    .for_each(|&n| answers[n] = submitted(&mut reply)),
+                Err(error @ DispatchError::Unreachable { .. }) => return Err(error),
+                Err(error) => batch.iter().for_each(|&n| answers[n] = Err(error.clone())),
             }
-        }
-        let mut replies = self.link.pipe("submit", &mut pipe).await?.into_iter();
-        let mut answers = Vec::with_capacity(tasks.len());
-        for task in tasks {
-            let reply = match too_large::envelope(&task.envelope) {
-                Ok(()) => replies.next().unwrap_or(Ok(Value::Nil)),
-                Err(error) => {
-                    answers.push(Err(error));
-                    continue;
-                }
-            };
-            answers.push(match reply {
-                Ok(value) => submitted(Reply::new("submit", value)),
-                // Alone it loads what is missing.
-                Err(error) if is_unknown_script(&error) => self.submit(queue, task).await,
-                Err(error) => Err(self.link.explain("submit", &error)),
-            });
         }
         Ok(answers)
     }
@@ -302,10 +289,9 @@ impl Dispatch for RedisDispatch {
 
     async fn commit(&self, commit: &Commit) -> Answered<Committed> {
         too_large::result(&commit.result)?;
-        committed(
-            self.reply(&scripts::COMMIT, &commit_command(commit))
-                .await?,
-        )
+        let cmd = commit_command(commit, None);
+        let mut reply = self.reply(&scripts::COMMIT, &cmd).await?;
+        committed(reply.inner())
     }
 
     async fn commit_and_lease(
@@ -314,31 +300,20 @@ impl Dispatch for RedisDispatch {
         queue: &QueueName,
         class: Class,
     ) -> Answered<(Committed, Leased)> {
-        too_large::result(&commit.result)?;
-        let consumer = &commit.lease.consumer;
-        let mut both = redis::pipe();
-        both.add_command(commit_command(commit));
-        both.add_command(lease_command(queue, class, consumer));
-        let replies = self.link.pipe("commit", &mut both).await?;
-        let mut values = Vec::with_capacity(2);
-        for reply in replies {
-            match reply {
-                Ok(value) => values.push(value),
-                // One by one they load what is missing; whatever came through is answered alike.
-                Err(error) if is_unknown_script(&error) => {
-                    return Ok((
-                        self.commit(commit).await?,
-                        self.lease(queue, class, consumer).await?,
-                    ));
-                }
-                Err(error) => return Err(self.link.explain("commit", &error)),
-            }
+        if *queue != commit.lease.queue {
+            // Each script touches one queue (CL-11), and of two queues either may be first.
+            let (committed, leased) = tokio::join!(
+                self.commit(commit),
+                self.lease(queue, class, &commit.lease.consumer)
+            );
+            return Ok((committed?, leased?));
         }
-        let mut values = values.into_iter();
-        let mut next = |name| Reply::new(name, values.next().unwrap_or(Value::Nil));
+        too_large::result(&commit.result)?;
+        let cmd = commit_command(commit, Some(class));
+        let mut reply = self.reply(&scripts::COMMIT, &cmd).await?;
         Ok((
-            committed(next("commit"))?,
-            leased(queue, class, consumer, next("lease"))?,
+            committed(reply.inner())?,
+            leased(queue, class, &commit.lease.consumer, reply.inner())?,
         ))
     }
 

@@ -14,15 +14,31 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- What happened, as names and values: task, agent and data with blanks between them.
+local happened = {}
+
 local function event(name, task, agent, data)
-  return redis.call('XADD', EV, 'MAXLEN', '~', 100000, '*',
-    'name', name, 'task', task or '', 'agent', agent or '', 'data', data or '')
+  happened[#happened + 1] = name
+  happened[#happened + 1] = (task or '') .. ' ' .. (agent or '') .. ' ' .. (data or '')
+end
+
+-- Tells all of it by one entry. Each script ends with this.
+local function tell()
+  if not happened[1] then return nil end
+  local id = redis.call('XADD', EV, 'MAXLEN', '~', 30000, '*', unpack(happened))
+  happened = {}
+  return id
 end
 
 -- While all agents are busy nobody has to be woken: a hint notes that it was given, and a lease that finds nothing takes
 -- the note away. What is given back is always told.
 local function told(class)
   return 'told.' .. class
+end
+
+-- A note that entries may be parked: a lease need not look for them otherwise.
+local function has_parked(class)
+  return 'parked.' .. class
 end
 
 local function wake(class)
@@ -46,6 +62,11 @@ end
 local function make_group(stream)
   local reply = redis.pcall('XGROUP', 'CREATE', stream, GROUP, '0', 'MKSTREAM')
   if reply.err and not string.find(reply.err, 'BUSYGROUP', 1, true) then error(reply) end
+end
+
+-- The oldest entries that a consumer has, in a table of entry, consumer, idle ms and number each. Nil if there is no group.
+local function held_by(class, consumer, count)
+  return group_call('XPENDING', STREAMS[class], GROUP, '-', '+', count, consumer)
 end
 
 -- Who has an entry, with which number, and for how long without a sign. Nil if nobody; then whether a group is there.
@@ -111,7 +132,9 @@ end
 
 -- The oldest parked entry that this life of the agent did not refuse: entry, number, task, record.
 local function next_parked(class, name, nonce)
-  for _, pending in ipairs(redis.call('XPENDING', STREAMS[class], GROUP, '-', '+', 16, PARKED)) do
+  local waiting = held_by(class, PARKED, 16)
+  if not waiting[1] then redis.call('HDEL', META, has_parked(class)) end
+  for _, pending in ipairs(waiting) do
     local entry = pending[1]
     local task = task_of(class, entry)
     local record = task and load(task)
@@ -126,7 +149,6 @@ local function finish(task, record, result, agent, complete, events)
   redis.call('HDEL', TASK, task, field_of(record.class, record.entry))
   redis.call('SREM', CANCEL, task)
   redis.call('HSET', RES, task, result)
-  redis.call('HINCRBY', META, 'recorded', 1)
   event('complete', task, agent, complete)
 end
 
@@ -184,6 +206,7 @@ local function park(task, record, number, name, agent, reason, now)
     return false
   end
   redis.call('XCLAIM', STREAMS[record.class], GROUP, PARKED, 0, record.entry, 'RETRYCOUNT', number, 'JUSTID')
+  redis.call('HSET', META, has_parked(record.class), 1)
   if name == 'call.requeued' then record.since = now end
   save(task, record)
   event(name, task, agent, cjson.encode({ reason = reason, delivery = number }))

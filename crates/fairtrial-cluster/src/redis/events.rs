@@ -11,42 +11,31 @@ use crate::dispatch::DispatchError;
 use crate::names::{QueueName, StreamId, TaskId};
 use crate::terms::NewEvent;
 
-/// Events given at a time.
+/// Entries given at a time.
 const PAGE: usize = 1_000;
-/// About how many are kept; `common.lua` has the same number.
-const KEPT: usize = 100_000;
+/// About how many entries are kept, each of the events of one script: about 100,000 events of a busy queue.
+/// `common.lua` has the same number.
+const KEPT: usize = 30_000;
 
 /// A stream's entry: id, fields and values.
 type Entry = (String, Vec<(String, String)>);
 
 impl RedisDispatch {
     pub(super) async fn add_events(&self, queue: &QueueName, events: &[NewEvent]) -> Answered<()> {
-        let mut pipe = redis::pipe();
-        for event in events {
-            // The stream is there as long as the queue is.
-            pipe.cmd("XADD")
-                .arg(keys::of(queue, "ev"))
-                .arg("NOMKSTREAM");
-            pipe.arg("MAXLEN")
-                .arg("~")
-                .arg(KEPT)
-                .arg("*")
-                .arg("name")
-                .arg(&event.name);
-            pipe.arg("task")
-                .arg(event.task.as_ref().map_or("", TaskId::as_str));
-            pipe.arg("agent")
-                .arg(event.agent.as_deref().unwrap_or(""))
-                .arg("data")
-                .arg(&event.data);
-        }
         if events.is_empty() {
             return Ok(());
         }
-        for reply in self.link.pipe("emit", &mut pipe).await? {
-            reply.map_err(|error| self.link.explain("emit", &error))?;
+        // The stream is there as long as the queue is.
+        let mut cmd = redis::cmd("XADD");
+        cmd.arg(keys::of(queue, "ev")).arg("NOMKSTREAM");
+        cmd.arg("MAXLEN").arg("~").arg(KEPT).arg("*");
+        for event in events {
+            let task = event.task.as_ref().map_or("", TaskId::as_str);
+            let agent = event.agent.as_deref().unwrap_or("");
+            cmd.arg(&event.name)
+                .arg(format!("{task} {agent} {}", event.data));
         }
-        Ok(())
+        self.link.query("emit", &cmd).await
     }
 
     pub(super) async fn read_events(
@@ -86,7 +75,7 @@ impl RedisDispatch {
             Err(error) => return Err(self.link.explain("events", &error)),
         };
         Ok(Events {
-            events: entries.map(event).collect::<Answered<_>>()?,
+            events: entries.map(told).collect::<Answered<Vec<_>>>()?.concat(),
             gap,
         })
     }
@@ -119,17 +108,22 @@ fn taken(fields: &mut [(String, String)], name: &str) -> String {
     field.map_or_else(String::new, |(_, value)| std::mem::take(value))
 }
 
-fn event((id, mut fields): Entry) -> Answered<StoredEvent> {
-    let mut field = |name: &str| taken(&mut fields, name);
-    Ok(StoredEvent {
-        id: id.parse().map_err(|_| odd("events", &id))?,
-        event: NewEvent {
-            name: field("name"),
-            task: TaskId::try_from(field("task")).ok(),
-            agent: Some(field("agent")).filter(|agent| !agent.is_empty()),
-            data: field("data"),
-        },
-    })
+/// The events of an entry; all have its id.
+fn told((id, fields): Entry) -> Answered<Vec<StoredEvent>> {
+    let id = id.parse().map_err(|_| odd("events", &id))?;
+    let event = |(name, value): (String, String)| {
+        let mut words = value.splitn(3, ' ');
+        let mut next = || words.next().unwrap_or_default().to_owned();
+        let (task, agent, data) = (next(), next(), next());
+        let event = NewEvent {
+            name,
+            task: TaskId::try_from(task).ok(),
+            agent: Some(agent).filter(|agent| !agent.is_empty()),
+            data,
+        };
+        StoredEvent { id, event }
+    };
+    Ok(fields.into_iter().map(event).collect())
 }
 
 fn dead_letter((id, mut fields): Entry) -> Answered<DeadLetter> {

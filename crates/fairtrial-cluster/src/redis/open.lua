@@ -8,7 +8,8 @@ end
 make_group(STREAMS.cpu)
 make_group(STREAMS.timing)
 redis.call('HSET', META, 'owner', owner, 'seen', now, 'state', 'open', unpack(ARGV, 4))
-local id = event('queue.opened')
+event('queue.opened')
+local id = tell()
 local expiry = redis.call('HGET', META, 'expiry')
 for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, expiry) end
 return { 'opened', id }

@@ -54,6 +54,11 @@ impl Reply {
         }
     }
 
+    /// What is next, an answer of its own.
+    pub(super) fn inner(&mut self) -> Self {
+        Self::new(self.operation, self.values.next().unwrap_or(Value::Nil))
+    }
+
     /// The JSON that is next.
     pub(super) fn json<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, DispatchError> {
         let text = self.text()?;

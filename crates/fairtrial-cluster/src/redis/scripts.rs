@@ -16,34 +16,44 @@ pub(super) struct Operation {
 }
 
 macro_rules! operations {
-    ($($(#[$with:ident])? $constant:ident = $name:literal;)*) => {
+    ($($constant:ident = $name:literal $(after $before:expr)?;)*) => {
         $(pub(super) static $constant: LazyLock<Operation> = LazyLock::new(|| {
             let text = include_str!(concat!($name, ".lua"));
-            Operation { name: $name, script: Script::new(&operations!(@text $($with)? text)) }
+            $(let text = on_queue(&$before, text);)?
+            Operation { name: $name, script: Script::new(text.as_ref()) }
         });)*
     };
-    (@text common $text:ident) => { format!("{}\n{}", include_str!("common.lua"), $text) };
-    (@text $text:ident) => { $text.to_owned() };
+}
+
+const COMMON: &str = include_str!("common.lua");
+const LEASING: &str = include_str!("leasing.lua");
+
+/// An operation on a queue, after what it needs: all that happened is told at its end.
+fn on_queue(before: &[&str], operation: &str) -> String {
+    let before = before.concat();
+    format!(
+        "{before}\nlocal function operation()\n{operation}\nend\nlocal answer = operation()\ntell()\nreturn answer\n"
+    )
 }
 
 operations! {
-    #[common] OPEN = "open";
-    #[common] KEEP = "keep";
-    #[common] CLOSE = "close";
-    #[common] SUBMIT = "submit";
-    #[common] LEASE = "lease";
-    #[common] WAITS = "waits";
-    #[common] RENEW = "renew";
-    #[common] COMMIT = "commit";
-    #[common] RELEASE = "release";
-    #[common] REAP = "reap";
-    #[common] CANCEL = "cancel";
-    #[common] CANCEL_QUEUE = "cancel_queue";
-    #[common] PAUSE = "pause";
-    #[common] CHECK = "check";
-    #[common] COLLECT = "collect";
-    #[common] PIN = "pin";
-    #[common] HELD = "held";
+    OPEN = "open" after [COMMON];
+    KEEP = "keep" after [COMMON];
+    CLOSE = "close" after [COMMON];
+    SUBMIT = "submit" after [COMMON];
+    LEASE = "lease" after [COMMON, LEASING];
+    WAITS = "waits" after [COMMON];
+    RENEW = "renew" after [COMMON];
+    COMMIT = "commit" after [COMMON, LEASING];
+    RELEASE = "release" after [COMMON];
+    REAP = "reap" after [COMMON];
+    CANCEL = "cancel" after [COMMON];
+    CANCEL_QUEUE = "cancel_queue" after [COMMON];
+    PAUSE = "pause" after [COMMON];
+    CHECK = "check" after [COMMON];
+    COLLECT = "collect" after [COMMON];
+    PIN = "pin" after [COMMON];
+    HELD = "held" after [COMMON];
     ANNOUNCE = "announce";
     REMOVE_NODE = "remove_node";
     FORGET_NODE = "forget_node";

@@ -58,9 +58,12 @@ impl RedisDispatch {
         queue: &QueueName,
     ) -> Answered<Option<QueueStatus>> {
         let mut pipe = redis::pipe();
-        pipe.cmd("HMGET")
-            .arg(keys::of(queue, "meta"))
-            .arg(&["state", "owner", "seen", "recorded"]);
+        pipe.cmd("HMGET").arg(keys::of(queue, "meta")).arg(&[
+            "state",
+            "owner",
+            "seen",
+            "collected",
+        ]);
         pipe.cmd("HLEN").arg(keys::of(queue, "res"));
         pipe.cmd("XLEN").arg(keys::of(queue, "dead"));
         // The reader may not ask for TIME; INFO has the clock too.
@@ -74,15 +77,17 @@ impl RedisDispatch {
         let mut replies = self.link.pipe("status", &mut pipe).await?.into_iter();
         let mut next = || replies.next().unwrap_or(Ok(Value::Nil));
         let meta: Vec<Option<String>> = self.taken(next())?;
-        let [Some(state), owner, seen, recorded] =
+        let [Some(state), owner, seen, collected] =
             <[_; 4]>::try_from(meta).map_err(|_| odd("status", "meta"))?
         else {
             return Ok(None);
         };
+        let collected: u64 = collected.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let uncollected: u64 = self.taken(next())?;
         let mut status = QueueStatus {
             state,
-            recorded: recorded.and_then(|text| text.parse().ok()).unwrap_or(0),
-            uncollected: self.taken(next())?,
+            recorded: collected + uncollected,
+            uncollected,
             dead: self.taken(next())?,
             ..QueueStatus::default()
         };

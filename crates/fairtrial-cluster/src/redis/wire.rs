@@ -46,19 +46,22 @@ pub(super) fn fields_of(terms: &Terms) -> Vec<(String, String)> {
     fields
 }
 
-pub(super) fn submit_command(queue: &QueueName, task: &Task) -> Cmd {
-    let timeout = task.queue_timeout.map_or(-1, |wait| {
-        i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)
-    });
+pub(super) fn submit_command(queue: &QueueName, tasks: &[&Task]) -> Cmd {
     let mut cmd = scripts::SUBMIT.on(queue);
-    cmd.arg(task.id.as_str())
-        .arg(task.class.as_str())
-        .arg(timeout)
-        .arg(&task.envelope);
+    for task in tasks {
+        let timeout = task.queue_timeout.map_or(-1, |wait| {
+            i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)
+        });
+        cmd.arg(task.id.as_str())
+            .arg(task.class.as_str())
+            .arg(timeout)
+            .arg(&task.envelope);
+    }
     cmd
 }
 
-pub(super) fn submitted(mut reply: Reply) -> Answered<Submitted> {
+/// The next of several answers.
+pub(super) fn submitted(reply: &mut Reply) -> Answered<Submitted> {
     match reply.text()?.as_str() {
         "ok" => Ok(Submitted::Ok),
         "dup" => Ok(Submitted::Dup),
@@ -125,9 +128,12 @@ pub(super) fn leased(
     }
 }
 
-pub(super) fn commit_command(commit: &Commit) -> Cmd {
+/// A commit, and a lease of that class in the same breath.
+pub(super) fn commit_command(commit: &Commit, next: Option<Class>) -> Cmd {
     let mut cmd = on_lease(&scripts::COMMIT, &commit.lease);
     cmd.arg(&commit.result).arg(&commit.complete);
+    cmd.arg(next.map_or("", Class::as_str))
+        .arg(commit.lease.consumer.agent.nonce());
     for event in &commit.events {
         cmd.arg(&event.name)
             .arg(event.task.as_ref().map_or("", TaskId::as_str));
