@@ -31,8 +31,8 @@ impl AnyBackend {
         queue: Option<&str>,
     ) -> Result<Self, Failure> {
         let url = match url {
-            None | Some("local") => return Ok(Self::Local(Box::new(LocalBackend::new(config)))),
-            Some(url) => cluster::url(OPTION, url)?,
+            Some(given) if !Self::is_local(url) => cluster::url(OPTION, given)?,
+            _ => return Ok(Self::Local(Box::new(LocalBackend::new(config)))),
         };
         log_lines::show();
         let options = Options::from_url(&url).map_err(|error| Failure::usage(OPTION, error))?;
@@ -69,11 +69,15 @@ impl AnyBackend {
         ))))
     }
 
+    /// Whether it is this machine.
+    pub(crate) fn is_local(url: Option<&str>) -> bool {
+        matches!(url, None | Some("local"))
+    }
+
     /// As records name it: never with a password.
     pub(crate) fn name(url: Option<&str>) -> Result<String, Failure> {
         match url {
-            None | Some("local") => Ok("local".to_owned()),
-            Some(given) => {
+            Some(given) if !Self::is_local(url) => {
                 let url = cluster::url(OPTION, given)?;
                 let (scheme, _) = url.split_once("://").ok_or_else(|| {
                     Failure::usage(
@@ -83,6 +87,7 @@ impl AnyBackend {
                 })?;
                 Ok(scheme.to_owned())
             }
+            _ => Ok("local".to_owned()),
         }
     }
 }

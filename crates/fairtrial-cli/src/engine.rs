@@ -26,13 +26,13 @@ pub(crate) fn go_below() -> Option<Below> {
     Below::go()
 }
 
-/// Runs `work` on this thread. What still blocks in the background when it ends (a read of a terminal) is left behind.
+/// Runs `work` on this thread, with tasks of its own. What still blocks in the background when it ends (a read of a terminal) is left behind.
 pub(crate) fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(Failure::attempting("cannot start the event loop"))?;
-    let result = runtime.block_on(work);
+    let result = tokio::task::LocalSet::new().block_on(&runtime, work);
     runtime.shutdown_background();
     result
 }

@@ -49,7 +49,8 @@ enum State {
     New,
     Running {
         commands: Arc<mpsc::UnboundedSender<Command>>,
-        thread: JoinHandle<()>,
+        /// None if it runs on a thread of the host's.
+        thread: Option<JoinHandle<()>>,
     },
     /// Ended; the thread is joined by whoever waited first.
     Ended {
@@ -145,7 +146,10 @@ impl LocalBackend {
     pub fn is_finished(&self) -> bool {
         match &*self.lock() {
             State::New | State::Running { .. } => false,
-            State::Ended { thread, .. } => thread.as_ref().is_none_or(JoinHandle::is_finished),
+            State::Ended { thread, commands } => match thread {
+                Some(thread) => thread.is_finished(),
+                None => commands.as_ref().is_none_or(|it| it.is_closed()),
+            },
         }
     }
 
@@ -180,14 +184,44 @@ impl LocalBackend {
         Ok(())
     }
 
+    /// Starts the engine now, as a task of this thread, where otherwise the first call starts a thread for it: for a host
+    /// that lives in one event loop, each call is spared two changes of threads. To be called in a
+    /// [`LocalSet`](tokio::task::LocalSet), which is to be polled until `shutdown` has returned.
+    pub fn start_here(&self) -> Result<(), EngineError> {
+        let mut state = self.lock();
+        match *state {
+            State::New => {}
+            State::Running { .. } => return Ok(()),
+            State::Ended { .. } => return Err(EngineError::ShutDown),
+        }
+        let (commands, pool) = self.prepared();
+        tokio::task::spawn_local(pool().run());
+        *state = State::Running {
+            commands,
+            thread: None,
+        };
+        Ok(())
+    }
+
+    /// Where commands go, and what makes the pool that takes them, on the thread where it is to run.
+    fn prepared(
+        &self,
+    ) -> (
+        Arc<mpsc::UnboundedSender<Command>>,
+        impl FnOnce() -> Pool + Send + use<>,
+    ) {
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let (config, observers) = (self.config.clone(), self.observers.clone());
+        let means = self.means.clone();
+        let pool = move || Pool::new(config, observers, means, receiver);
+        (Arc::new(commands), pool)
+    }
+
     fn start_thread(
         &self,
         state: &mut State,
     ) -> Result<Arc<mpsc::UnboundedSender<Command>>, EngineError> {
-        let (commands, receiver) = mpsc::unbounded_channel();
-        let commands = Arc::new(commands);
-        let (config, observers) = (self.config.clone(), self.observers.clone());
-        let means = self.means.clone();
+        let (commands, pool) = self.prepared();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -200,8 +234,7 @@ impl LocalBackend {
                 let local = tokio::task::LocalSet::new();
                 local.block_on(&runtime, async move {
                     // As a task, and not awaited here: to wake a task of the same thread takes no system call.
-                    let pool = Pool::new(config, observers, means, receiver);
-                    let ended = tokio::task::spawn_local(pool.run()).await;
+                    let ended = tokio::task::spawn_local(pool().run()).await;
                     if ended.is_err() {
                         log::error!("the engine panicked; its calls are given up");
                     }
@@ -210,7 +243,7 @@ impl LocalBackend {
             .map_err(EngineError::io("starting the engine's thread"))?;
         *state = State::Running {
             commands: commands.clone(),
-            thread,
+            thread: Some(thread),
         };
         Ok(commands)
     }
@@ -236,7 +269,7 @@ impl LocalBackend {
             State::Running { commands, thread } => {
                 *state = State::Ended {
                     commands: Some(commands.clone()),
-                    thread: Some(thread),
+                    thread,
                 };
                 Some(commands)
             }
@@ -284,6 +317,9 @@ impl LocalBackend {
             && how.wait
         {
             _ = finished.await; // never sent, only dropped
+            if !from_handler {
+                commands.closed().await; // by the engine's last act, on whatever thread
+            }
         }
         if how.wait && !from_handler {
             self.join();

@@ -66,6 +66,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
     engine::run(async move {
         let mut interrupt = Interrupt::listen()?;
         let engine = Arc::new(LocalBackend::new(config));
+        engine.start_here()?;
         check(&dispatch, store.as_ref()).await?;
         guard::check(args, &dispatch, store.as_ref(), &engine).await?;
         say(&format!(
@@ -76,8 +77,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
         let (stop, stopped) = watch::channel(Stop::No);
         let cache = TreeCache::at(&cache, CACHE_BYTES);
         let agent = NodeAgent::new(dispatch, engine, store, cache, node, stopped);
-        let local = tokio::task::LocalSet::new();
-        let serving = local.run_until(agent.run());
+        let serving = agent.run();
         tokio::pin!(serving);
         let mut by_int = false;
         loop {

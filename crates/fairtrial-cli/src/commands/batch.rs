@@ -45,8 +45,13 @@ pub(crate) fn run(args: &BatchArgs) -> Result<ExitCode, Failure> {
     let calls = CallReader::new(source.base.clone(), engine::default_sandbox()?);
     let spool = Spool::new(SpillDir::new(&config.spill_dir), MEMORY_BUDGET);
     let progress = Progress::new(source.size, args.no_progress, args.out.is_none());
-    let (name, workers) = (source.name.clone(), config.max_workers);
     let (url, jobs) = (args.backend.clone(), args.jobs);
+    let name = source.name.clone();
+    // How many can run at a time elsewhere is not known here: all that may be unfinished.
+    let workers = match AnyBackend::is_local(url.as_deref()) {
+        true => config.max_workers,
+        false => WINDOW as usize,
+    };
     engine::run(async move {
         let mut interrupt = Interrupt::listen()?;
         let output = Output::start(target)?;

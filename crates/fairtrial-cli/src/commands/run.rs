@@ -221,7 +221,7 @@ fn perform(
     let workers = how.jobs.or(study.budget.parallelism);
     let workers = workers.and_then(|count| usize::try_from(count).ok());
     let config = engine::config(workers)?;
-    let is_local = AnyBackend::name(how.backend.as_deref())? == "local";
+    let is_local = AnyBackend::is_local(how.backend.as_deref());
     let request = Request {
         plan: &plan,
         directory,

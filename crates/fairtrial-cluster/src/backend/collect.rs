@@ -19,10 +19,12 @@ use crate::terms::NewEvent;
 const AT_ONCE: usize = 100;
 /// One question for events waits this long.
 const LISTEN: Duration = Duration::from_secs(5);
-/// Tasks outstanding from which on events are read together, for so long, unless as many as this come anyway.
-const MANY_TASKS: usize = 16;
-const GATHER: Duration = Duration::from_millis(1);
-const FEW_EVENTS: usize = 64;
+/// Tasks outstanding from which on events are read together, and for how long, unless as many as this come anyway.
+const GATHER: [(usize, Duration); 2] = [
+    (128, Duration::from_millis(5)),
+    (16, Duration::from_millis(1)),
+];
+const FEW_EVENTS: usize = 256;
 /// What is larger is not held in memory.
 const SMALL: u64 = 1 << 20;
 
@@ -92,8 +94,10 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     /// Beside many outstanding tasks nobody waits for one event: a few more are read with it, and their results fetched
     /// together. Somebody who makes one call at a time is told at once.
     async fn let_events_gather(&self, came: usize) {
-        if came < FEW_EVENTS && self.state.borrow().outstanding.len() >= MANY_TASKS {
-            tokio::time::sleep(GATHER).await;
+        let outstanding = self.state.borrow().outstanding.len();
+        let many = GATHER.iter().find(|(many, _)| outstanding >= *many);
+        if let (true, Some((_, time))) = (came < FEW_EVENTS, many) {
+            tokio::time::sleep(*time).await;
         }
     }
 
