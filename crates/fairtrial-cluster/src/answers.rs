@@ -60,6 +60,8 @@ pub enum Leased {
         envelope: Vec<u8>,
         /// The queue's lease: renew every third of it.
         renew_within: Duration,
+        /// How long it waited for this slot, since it was submitted or given back.
+        waited: Duration,
     },
     /// Nothing now: none queued, paused, cancelled or at `max_inflight`.
     Empty,

@@ -5,15 +5,17 @@
 
 mod collect;
 mod coordinator;
+mod leftovers;
 mod line;
 mod submit;
+mod too_long;
 mod verdicts;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairtrial_exec::{
     Answer, Backend, Call, CallHandle, CallId, Cancels, EngineError, Event, Execution, Listener,
@@ -79,6 +81,8 @@ struct Submission {
     id: CallId,
     call: Box<Call>,
     listener: Box<dyn Listener>,
+    /// Whatever it needs is sent as it was then, or later.
+    at: Instant,
 }
 
 /// Runs calls by agents that lease them from `D`.
@@ -151,6 +155,7 @@ impl<D: Dispatch + 'static> ClusterBackend<D> {
             id,
             call: Box::new(call),
             listener,
+            at: Instant::now(),
         };
         if commands.0.send(Command::Submit(submission)).is_err() {
             let verdict = None;

@@ -28,8 +28,8 @@ pub trait Dispatch: Send + Sync {
     /// The owner's sign of life, every 10 s (CL-39).
     fn keep(&self, queue: &QueueName, owner: &Owner) -> impl Answer<Kept>;
 
-    /// The owner is done: an unnamed queue is deleted with all that is in it; a named one is closed (no submission, no
-    /// lease) and may be opened by anybody.
+    /// The owner is done: an unnamed queue is deleted with all that is in it; a named one that holds
+    /// tasks or results is closed (no submission, no lease) and may be opened by anybody, one without is deleted too.
     fn close(&self, queue: &QueueName, owner: &Owner) -> impl Answer<Kept>;
 
     /// Queues a task, once.
@@ -53,6 +53,13 @@ pub trait Dispatch: Send + Sync {
             Ok(answers)
         }
     }
+
+    /// Records those that have waited for longer than they may (EX-46), which a lease does too. For each, after what time
+    /// to ask again; none if it is not queued any more.
+    fn expire(&self, queue: &QueueName, tasks: &[TaskId]) -> impl Answer<Vec<Option<Duration>>>;
+
+    /// Up to 100 tasks whose results were not collected.
+    fn left(&self, queue: &QueueName) -> impl Answer<Vec<TaskId>>;
 
     /// Cancels one task. A leased one is flagged: its agent hears it by a hint or at the next renewal, and commits
     /// `cancelled`; if it never does, reaping records that.

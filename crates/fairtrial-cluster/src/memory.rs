@@ -184,7 +184,8 @@ impl Dispatch for MemoryDispatch {
             queue
                 .log
                 .add(now, "queue.closed", None, None, String::new());
-            (Kept::Ok, queue.terms.named)
+            let holds = !queue.tasks.is_empty() || !queue.results.is_empty();
+            (Kept::Ok, queue.terms.named && holds)
         });
         if let (Kept::Ok, false) = answer {
             self.server().queues.remove(queue);
@@ -232,6 +233,19 @@ impl Dispatch for MemoryDispatch {
         let gone = vec![Place::Missing; tasks.len()];
         Ok(self.with(queue, gone, |queue, _| {
             tasks.iter().map(|task| queue.place(task)).collect()
+        }))
+    }
+
+    async fn expire(&self, queue: &QueueName, tasks: &[TaskId]) -> Answered<Vec<Option<Duration>>> {
+        let gone = vec![None; tasks.len()];
+        Ok(self.with(queue, gone, |queue, now| {
+            tasks.iter().map(|id| queue.expire(now, id)).collect()
+        }))
+    }
+
+    async fn left(&self, queue: &QueueName) -> Answered<Vec<TaskId>> {
+        Ok(self.with(queue, Vec::new(), |queue, _| {
+            queue.results.keys().take(100).cloned().collect()
         }))
     }
 

@@ -174,7 +174,8 @@ impl Signature {
             let metadata = root.join(OsStr::from_bytes(&path)).symlink_metadata();
             let metadata = metadata.map_err(reading)?;
             let (size, inode) = (metadata.size(), metadata.ino());
-            seen.push((path, size, metadata.mtime(), metadata.mtime_nsec(), inode));
+            // Whatever changes a file, its contents or its mode, changes this time, which nobody can set.
+            seen.push((path, size, metadata.ctime(), metadata.ctime_nsec(), inode));
         }
         seen.sort_unstable();
         Ok(Self(seen))

@@ -217,6 +217,30 @@ impl Dispatch for RedisDispatch {
         Ok(places)
     }
 
+    async fn expire(&self, queue: &QueueName, tasks: &[TaskId]) -> Answered<Vec<Option<Duration>>> {
+        let mut again = Vec::with_capacity(tasks.len());
+        for batch in tasks.chunks(BATCH) {
+            let mut cmd = scripts::EXPIRE.on(queue);
+            cmd.arg(texts(batch));
+            let mut reply = self.reply(&scripts::EXPIRE, &cmd).await?;
+            for _ in batch {
+                let left: i64 = reply.parse()?;
+                again.push(u64::try_from(left).ok().map(Duration::from_millis));
+            }
+        }
+        Ok(again)
+    }
+
+    async fn left(&self, queue: &QueueName) -> Answered<Vec<TaskId>> {
+        let mut cmd = redis::cmd("HRANDFIELD");
+        cmd.arg(keys::of(queue, "res")).arg(BATCH);
+        let fields: Vec<String> = self.link.query("left", &cmd).await?;
+        Ok(fields
+            .into_iter()
+            .filter_map(|field| TaskId::try_from(field).ok())
+            .collect())
+    }
+
     async fn collect(
         &self,
         queue: &QueueName,

@@ -128,7 +128,11 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                     self.reached();
                     backoff = Backoff::default();
                     for (task, bytes) in results {
-                        self.give_out(task, &bytes).await;
+                        if self.is_left_cancelled(&task, &bytes) {
+                            self.begin_anew(&task).await;
+                        } else {
+                            self.give_out(task, &bytes).await;
+                        }
                     }
                     self.room.notify_one();
                 }
@@ -241,6 +245,11 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         })
     }
 
+    fn is_cancelled(&self, task: &TaskId) -> bool {
+        let state = self.state.borrow();
+        state.outstanding.get(task).is_some_and(|it| it.cancelled)
+    }
+
     /// Looks where everything outstanding is, and submits again what the server does not know (CL-58).
     pub(super) async fn repair(&self) -> Result<(), DispatchError> {
         let all: Vec<TaskId> = self.state.borrow().outstanding.keys().cloned().collect();
@@ -249,11 +258,15 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             let places = self.dispatch.check(&self.config.queue, tasks).await?;
             for (task, place) in tasks.iter().zip(places) {
                 match place {
+                    Place::Queued | Place::Leased if self.is_cancelled(task) => {
+                        self.cancel_task(task).await;
+                    }
                     Place::Queued | Place::Leased => {}
                     Place::Done => {
                         self.state.borrow_mut().ended.push_back(task.clone());
                         self.results.notify_one();
                     }
+                    Place::Missing if self.is_cancelled(task) => self.end_cancelled_task(task),
                     Place::Missing => repaired += u32::from(self.submit_again(task).await?),
                 }
             }

@@ -1,7 +1,7 @@
 //! The thread of a backend: one owner of its queue and of everything outstanding in it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub(super) struct Coordinator<D> {
     pub(super) state: RefCell<State>,
     /// Directories that are in the store, as they were then.
     pub(super) packed: RefCell<HashMap<PathBuf, Packed>>,
+    /// Held while one is looked at, packed and stored.
+    pub(super) packing: tokio::sync::Mutex<()>,
     /// Something was submitted, answered or cancelled.
     pub(super) changed: Notify,
     /// Somebody lined up, or was cancelled.
@@ -47,9 +49,13 @@ pub(super) struct Coordinator<D> {
     pub(super) room: Notify,
     /// Results may be there.
     pub(super) results: Notify,
+    /// Somebody may not wait for ever.
+    pub(super) waits: Notify,
     /// The queue is open, and events are read from here.
     pub(super) opened: Cell<Option<StreamId>>,
     away: RefCell<Option<Instant>>,
+    /// Somebody was given up, or everything cancelled.
+    pub(super) was_cut_short: Cell<bool>,
     /// Why no call can be run any more.
     pub(super) failed: RefCell<Option<DispatchError>>,
 }
@@ -73,6 +79,8 @@ pub(super) struct State {
     pub(super) to_cancel: Vec<TaskId>,
     /// Results that were given out and can be dropped, oldest first.
     pub(super) delivered: VecDeque<TaskId>,
+    /// When to ask whether a task has waited too long.
+    pub(super) waiting: BTreeSet<(Instant, TaskId)>,
 }
 
 /// A directory in the store.
@@ -95,14 +103,20 @@ pub(super) struct Preparing {
 pub(super) struct Outstanding {
     pub(super) task: Task,
     pub(super) waiting: Vec<(CallId, Box<dyn Listener>)>,
+    /// Nobody wants it any more.
+    pub(super) cancelled: bool,
+    /// It was there before it was asked for.
+    pub(super) was_there: bool,
     began: bool,
 }
 
 impl Outstanding {
-    pub(super) fn new(task: Task) -> Self {
+    pub(super) fn new(task: Task, was_there: bool) -> Self {
         Self {
             task,
             waiting: Vec::new(),
+            cancelled: false,
+            was_there,
             began: false,
         }
     }
@@ -136,13 +150,16 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             },
             state: RefCell::default(),
             packed: RefCell::default(),
+            packing: tokio::sync::Mutex::default(),
             changed: Notify::new(),
             line: Notify::new(),
             cancelled: Cell::new(false),
             room: Notify::new(),
             results: Notify::new(),
+            waits: Notify::new(),
             opened: Cell::new(None),
             away: RefCell::default(),
+            was_cut_short: Cell::new(false),
             failed: RefCell::default(),
         })
     }
@@ -155,6 +172,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             tokio::task::spawn_local(self.clone().submit_line()),
             tokio::task::spawn_local(self.clone().collect_results()),
             tokio::task::spawn_local(self.clone().check_now_and_then()),
+            tokio::task::spawn_local(self.clone().end_long_waits()),
         ];
         let mut ending: Vec<oneshot::Sender<()>> = Vec::new();
         let mut deadline: Option<Instant> = None;
@@ -191,6 +209,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         self.give_up_rest();
         if self.opened.get().is_some() {
             self.drop_delivered(0).await;
+            self.drop_leftovers().await;
             self.dispatch
                 .close(&self.config.queue, &self.owner)
                 .await
@@ -407,6 +426,9 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 std::mem::take(&mut state.outstanding),
             )
         };
+        if !preparing.is_empty() || !outstanding.is_empty() {
+            self.was_cut_short.set(true);
+        }
         for (call, preparing) in preparing {
             self.tell(call, preparing.listener, Err(error()));
         }

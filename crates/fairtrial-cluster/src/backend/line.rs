@@ -23,7 +23,7 @@ const FEW: usize = 8;
 /// A task whose call waits for the server to take it.
 pub(super) struct InLine {
     call: CallId,
-    task: Task,
+    pub(super) task: Task,
 }
 
 /// CL-33
@@ -204,8 +204,9 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         let InLine { call, task } = in_line;
         let again = |task| Some(InLine { call, task });
         match answer {
-            Ok(Submitted::Ok | Submitted::Dup) => self.wait_for(call, task, false),
-            Ok(Submitted::Done) => self.wait_for(call, task, true),
+            Ok(found @ (Submitted::Ok | Submitted::Dup | Submitted::Done)) => {
+                self.wait_for(call, task, found);
+            }
             Ok(Submitted::Full) if self.config.on_full == OnFull::Error => {
                 let problem = format!("queue `{}` is full", self.config.queue);
                 let code = "full";
@@ -228,6 +229,6 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     async fn make_room(&self) -> bool {
         let before = self.state.borrow().delivered.len();
         self.drop_delivered(self.keeps()).await;
-        self.state.borrow().delivered.len() < before
+        self.state.borrow().delivered.len() < before || self.drop_some_leftovers().await
     }
 }

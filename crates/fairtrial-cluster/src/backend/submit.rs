@@ -10,7 +10,7 @@ use fairtrial_exec::{Answer, Arguments, Call, CallId, EngineError, InvalidCall, 
 use super::Submission;
 use super::coordinator::{Coordinator, Outstanding, Packed, Preparing};
 use super::verdicts::cancelled;
-use crate::answers::Cancelled;
+use crate::answers::{Cancelled, Submitted};
 use crate::blobs::{Blob, BlobError, BlobStore};
 use crate::dispatch::Dispatch;
 use crate::envelope::{Outgoing, OutgoingBody, PackedParts, SealedTask, TaskEnvelope};
@@ -19,13 +19,15 @@ use crate::names::TaskId;
 use crate::pack::{PackError, Signature, pack};
 use crate::terms::Task;
 
-/// A directory that was looked at is taken to be as it was for so long.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
 impl<D: Dispatch + 'static> Coordinator<D> {
     /// Takes a call on its way.
     pub(super) fn take(self: Rc<Self>, submission: Submission) {
-        let Submission { id, call, listener } = submission;
+        let Submission {
+            id,
+            call,
+            listener,
+            at,
+        } = submission;
         if let Some(error) = &*self.failed.borrow() {
             let problem = error.to_string();
             let code = "server";
@@ -39,7 +41,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         self.state.borrow_mut().preparing.insert(id, preparing);
         self.changed.notify_waiters();
         tokio::task::spawn_local(async move {
-            match self.make_task(&call).await {
+            match self.make_task(&call, at).await {
                 Ok(task) => self.line_up(id, task),
                 Err(error) => self.end_early(id, Err(error)),
             }
@@ -47,11 +49,11 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     }
 
     /// A task of a call, with all that belongs to it in the store.
-    async fn make_task(&self, call: &Call) -> Result<Task, EngineError> {
+    async fn make_task(&self, call: &Call, at: Instant) -> Result<Task, EngineError> {
         let mut parts = PackedParts::default();
         if let Some(terms) = call.python() {
             for directory in &terms.python_path {
-                parts.path.push(self.packed(directory).await?);
+                parts.path.push(self.packed(directory, at).await?);
             }
         }
         if let Some(file) = arguments_in_file(call)? {
@@ -86,12 +88,14 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         })
     }
 
-    /// A directory in the store; packed again only if something in it changed.
-    async fn packed(&self, directory: &Path) -> Result<Blob, EngineError> {
+    /// A directory in the store, with all that was changed there before the call was made; packed again only then. Calls
+    /// that were made before somebody looked share that look.
+    async fn packed(&self, directory: &Path, at: Instant) -> Result<Blob, EngineError> {
         let refuse = |error: PackError| refused("python_path", &error);
+        let _one_at_a_time = self.packing.lock().await;
         let known = self.packed.borrow().get(directory).cloned();
         if let Some(packed) = &known
-            && packed.looked.elapsed() < LOOK_AGAIN
+            && packed.looked >= at
         {
             return Ok(packed.blob);
         }
@@ -148,15 +152,17 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     }
 
     /// The task is the server's now.
-    pub(super) fn wait_for(&self, call: CallId, task: Task, is_done: bool) {
+    pub(super) fn wait_for(&self, call: CallId, task: Task, found: Submitted) {
         self.reached();
         let id = task.id.clone();
+        let is_done = found == Submitted::Done;
+        let was_there = found != Submitted::Ok;
         let mut state = self.state.borrow_mut();
         let Some(preparing) = state.preparing.remove(&call) else {
             return; // given up meanwhile
         };
         let outstanding = state.outstanding.entry(id.clone());
-        let outstanding = outstanding.or_insert_with(|| Outstanding::new(task));
+        let outstanding = outstanding.or_insert_with(|| Outstanding::new(task, was_there));
         outstanding.waiting.push((call, preparing.listener));
         if is_done {
             state.ended.push_back(id.clone());
@@ -165,8 +171,11 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         if is_done {
             self.results.notify_one();
         }
-        if preparing.cancelled {
-            self.ask_to_cancel(id);
+        self.watch_wait(&id);
+        if preparing.cancelled
+            && let Some(task) = self.leave(call)
+        {
+            self.ask_to_cancel(task);
         }
     }
 
@@ -179,37 +188,32 @@ impl<D: Dispatch + 'static> Coordinator<D> {
 
     /// Cancels a call, wherever it is.
     pub(super) fn cancel(self: Rc<Self>, call: CallId) {
-        let mut state = self.state.borrow_mut();
-        if let Some(preparing) = state.preparing.get_mut(&call) {
+        if let Some(preparing) = self.state.borrow_mut().preparing.get_mut(&call) {
             preparing.cancelled = true;
-            drop(state);
             self.look_for_cancelled();
             return;
         }
-        let of = |(_, outstanding): &(&TaskId, &mut Outstanding)| {
-            outstanding
-                .waiting
-                .iter()
-                .any(|(waiting, _)| *waiting == call)
-        };
-        let Some((task, outstanding)) = state.outstanding.iter_mut().find(of) else {
-            return; // it is over
-        };
-        if outstanding.waiting.len() > 1 {
-            // Others wait for the same task: only this one does no longer.
-            let place = outstanding
-                .waiting
-                .iter()
-                .position(|(waiting, _)| *waiting == call);
-            let place = place.expect("just found");
-            let (call, listener) = outstanding.waiting.swap_remove(place);
-            drop(state);
-            self.tell(call, listener, Ok(cancelled()));
-            return;
+        if let Some(task) = self.leave(call) {
+            tokio::task::spawn_local(async move { self.cancel_task(&task).await });
         }
-        let task = task.clone();
+    }
+
+    /// A call does not want its task any more. Where others wait for the same one, only it is told so; else the task.
+    fn leave(&self, call: CallId) -> Option<TaskId> {
+        let mut state = self.state.borrow_mut();
+        let (task, outstanding, place) = state.outstanding.iter_mut().find_map(|(task, it)| {
+            let mut waiting = it.waiting.iter();
+            let place = waiting.position(|(waiting, _)| *waiting == call)?;
+            Some((task, it, place))
+        })?;
+        if outstanding.waiting.len() == 1 {
+            outstanding.cancelled = true;
+            return Some(task.clone());
+        }
+        let (call, listener) = outstanding.waiting.swap_remove(place);
         drop(state);
-        tokio::task::spawn_local(async move { self.cancel_task(&task).await });
+        self.tell(call, listener, Ok(cancelled()));
+        None
     }
 
     fn ask_to_cancel(&self, task: TaskId) {
@@ -233,24 +237,31 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                     return;
                 }
                 Ok(Cancelled::Signalled) => return, // its agent commits
-                Ok(Cancelled::Unknown) => {
-                    let outstanding = self.state.borrow_mut().outstanding.remove(task);
-                    for (call, listener) in outstanding.into_iter().flat_map(|it| it.waiting) {
-                        self.tell(call, listener, Ok(cancelled()));
-                    }
-                    return;
-                }
+                Ok(Cancelled::Unknown) => return self.end_cancelled_task(task),
                 Err(error) => self.missed(error),
             }
             tokio::time::sleep(backoff.next()).await;
         }
     }
 
+    /// It was cancelled, and the server does not know it.
+    pub(super) fn end_cancelled_task(&self, task: &TaskId) {
+        let outstanding = self.state.borrow_mut().outstanding.remove(task);
+        for (call, listener) in outstanding.into_iter().flat_map(|it| it.waiting) {
+            self.tell(call, listener, Ok(cancelled()));
+        }
+    }
+
     /// Cancels everything, queued and running.
     pub(super) async fn cancel_all(&self) {
-        for preparing in self.state.borrow_mut().preparing.values_mut() {
-            preparing.cancelled = true;
+        {
+            let mut state = self.state.borrow_mut();
+            let preparing = state.preparing.values_mut();
+            preparing.for_each(|preparing| preparing.cancelled = true);
+            let outstanding = state.outstanding.values_mut();
+            outstanding.for_each(|outstanding| outstanding.cancelled = true);
         }
+        self.was_cut_short.set(true);
         self.look_for_cancelled();
         if self.opened.get().is_none() {
             return;

@@ -96,6 +96,10 @@ struct MechanismRecord {
 }
 
 impl OutcomeRecord {
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.verdict == Verdict::Cancelled.name()
+    }
+
     pub(super) fn of(outcome: Outcome, outgoing: &mut Vec<Outgoing>) -> Self {
         let value = outcome.value.map(|value| ValueRecord {
             format: value.format.to_string(),

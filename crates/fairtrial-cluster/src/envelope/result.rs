@@ -124,6 +124,12 @@ impl ResultEnvelope {
         Self::new(Told::Error { error }, None, None).to_bytes()
     }
 
+    /// Whether it is an outcome that says so.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        matches!(&self.told, Told::Outcome { outcome } if outcome.is_cancelled())
+    }
+
     fn new(told: Told, token: Option<Token>, agent: Option<&str>) -> Self {
         Self {
             protocol: format!("{}.{}", PROTOCOL.0, PROTOCOL.1),

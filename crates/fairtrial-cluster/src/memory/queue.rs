@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::log::Log;
@@ -98,6 +100,7 @@ impl Queue {
             return Submitted::Done;
         }
         if self.tasks.contains_key(&task.id) {
+            self.flagged.remove(&task.id);
             if self.place(&task.id) == Place::Missing {
                 self.add_anew(now, &task.id);
             }
@@ -141,14 +144,8 @@ impl Queue {
                 self.stream(class).remove(entry);
                 continue;
             };
-            let waited = now.saturating_sub(record.since_ms);
-            if record
-                .task
-                .queue_timeout
-                .is_some_and(|most| u128::from(waited) > most.as_millis())
-            {
-                let reason = format!("waited {waited} ms for a slot");
-                self.record(now, &id, Recorded::QueueTimeout, &reason);
+            if self.wait_left(now, record).is_some_and(|left| left < 0) {
+                self.record_queue_timeout(now, &id);
                 continue;
             }
             let stream = self.stream(class);
@@ -174,9 +171,40 @@ impl Queue {
                 Some(consumer.agent.name()),
                 data,
             );
-            return self.leased(class, &id, Token { entry, delivery }, consumer);
+            return self.leased(now, class, &id, Token { entry, delivery }, consumer);
         }
         Leased::Empty
+    }
+
+    /// How many ms a task may still wait; none if as long as it takes.
+    fn wait_left(&self, now: u64, record: &Record) -> Option<i64> {
+        let most = i64::try_from(record.task.queue_timeout?.as_millis()).ok()?;
+        Some(most - i64::try_from(now.saturating_sub(record.since_ms)).ok()?)
+    }
+
+    fn record_queue_timeout(&mut self, now: u64, id: &TaskId) {
+        let waited = now.saturating_sub(self.tasks[id].since_ms);
+        let reason = format!("waited {waited} ms for a slot");
+        self.record(now, id, Recorded::QueueTimeout, &reason);
+    }
+
+    /// Records a task that waits too long; when to ask again, if it may wait or is leased.
+    pub(crate) fn expire(&mut self, now: u64, id: &TaskId) -> Option<Duration> {
+        let record = self.tasks.get(id)?;
+        let left = self.wait_left(now, record)?;
+        let is_leased = self.streams[&record.task.class]
+            .holder(record.entry)
+            .is_some();
+        if is_leased {
+            return record.task.queue_timeout;
+        }
+        match u64::try_from(left) {
+            Ok(left) => Some(Duration::from_millis(left)),
+            Err(_) => {
+                self.record_queue_timeout(now, id);
+                None
+            }
+        }
     }
 
     /// Whether it is open, and fewer are leased than may be.
@@ -332,10 +360,17 @@ impl Queue {
             self.stream(class).remove(token.entry);
             return None;
         };
-        Some(self.leased(class, &id, token, consumer))
+        Some(self.leased(now, class, &id, token, consumer))
     }
 
-    fn leased(&self, class: Class, id: &TaskId, token: Token, consumer: &Consumer) -> Leased {
+    fn leased(
+        &self,
+        now: u64,
+        class: Class,
+        id: &TaskId,
+        token: Token,
+        consumer: &Consumer,
+    ) -> Leased {
         Leased::Task {
             lease: Lease {
                 queue: self.name.clone(),
@@ -346,6 +381,7 @@ impl Queue {
             },
             envelope: self.tasks[id].task.envelope.clone(),
             renew_within: self.terms.lease,
+            waited: Duration::from_millis(now.saturating_sub(self.tasks[id].since_ms)),
         }
     }
 

@@ -27,6 +27,8 @@ pub(super) struct Held {
     pub(super) envelope: Vec<u8>,
     /// Between renewals.
     renew_every: Duration,
+    /// For this slot.
+    pub(super) waited: Duration,
     place: Place,
 }
 
@@ -122,12 +124,14 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 lease,
                 envelope,
                 renew_within,
+                waited,
             } => {
                 self.rounds.borrow_mut().served(queue);
                 Some(Held {
                     lease,
                     envelope,
                     renew_every: renew_within.min(self.config.lease) / 3,
+                    waited,
                     place: place.take().expect("it is taken before the lease"),
                 })
             }

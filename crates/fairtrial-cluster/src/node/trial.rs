@@ -91,8 +91,11 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                     reason: error.unwrap_or_else(|| "it could not be set up".to_owned()),
                 })
             }
-            Ok(outcome) => {
+            Ok(mut outcome) => {
                 self.failures.set(0);
+                let waited = u64::try_from(held.waited.as_nanos()).unwrap_or(u64::MAX);
+                let queue_ns = &mut outcome.metrics.queue_ns;
+                *queue_ns = queue_ns.map(|here| here.saturating_add(waited));
                 self.seal(held, outcome).await
             }
             Err(error) => self.engine_failed(&error),

@@ -100,9 +100,15 @@ local function field_of(class, entry)
   return class .. ':' .. entry
 end
 
+-- A record as it was saved; what another program wrote there is none.
+local function unpacked(packed)
+  local read, record = pcall(cmsgpack.unpack, packed)
+  return read and type(record) == 'table' and record.envelope and record
+end
+
 local function load(task)
   local packed = redis.call('HGET', TASK, task)
-  return packed and cmsgpack.unpack(packed)
+  return packed and unpacked(packed)
 end
 
 local function save(task, record)
@@ -159,6 +165,16 @@ local function record_verdict(task, record, verdict, reason, now)
   text = string.gsub(text, '"%%REASON%%"', function() return cjson.encode(reason) end)
   text = string.gsub(text, '"%%WAITED_S%%"', function() return waited end)
   finish(task, record, text, nil, '{"recorded":"' .. verdict .. '"}')
+end
+
+local function has_waited_too_long(record, now)
+  return record.timeout >= 0 and now - record.since > record.timeout
+end
+
+-- EX-46
+local function record_queue_timeout(task, record, now)
+  local waited = string.format('%.0f', now - record.since)
+  record_verdict(task, record, 'queue_timeout', 'waited ' .. waited .. ' ms for a slot', now)
 end
 
 -- Delivered too often: a dead letter, and the result `lost` (CL-29).

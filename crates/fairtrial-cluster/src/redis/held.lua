@@ -7,7 +7,8 @@ for i = 1, #page[2], 2 do
   if what == 'res' then
     answer[#answer + 1] = value
   elseif #field == 64 then -- by its id, and not by its entry
-    answer[#answer + 1] = cmsgpack.unpack(value).envelope
+    local record = unpacked(value)
+    answer[#answer + 1] = record and record.envelope
   end
 end
 return answer

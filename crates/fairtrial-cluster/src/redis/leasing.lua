@@ -15,7 +15,7 @@ local function lease(class, consumer, name, nonce, held)
   end
 
   local function give(task, record, entry, number)
-    return { 'task', task, entry, number, record.envelope, meta[3] }
+    return { 'task', task, entry, number, record.envelope, meta[3], math.max(0, now_ms() - record.since) }
   end
 
   if held[1] then
@@ -46,15 +46,12 @@ local function lease(class, consumer, name, nonce, held)
     local parked = entry ~= nil
     if not parked then entry, number, task, record = next_new() end
     if not entry then return nothing() end
-    -- Most tasks may wait as long as it takes, and need no clock.
-    local now = record and record.timeout >= 0 and now_ms()
     if not task then
       restore(class, entry)
     elseif not record or record.entry ~= entry then
       drop(class, entry)
-    elseif record.timeout >= 0 and now - record.since > record.timeout then
-      local waited = string.format('%.0f', now - record.since)
-      record_verdict(task, record, 'queue_timeout', 'waited ' .. waited .. ' ms for a slot', now)
+    elseif has_waited_too_long(record, now_ms()) then
+      record_queue_timeout(task, record, now_ms())
     else
       number = number + 1
       if parked then

@@ -50,6 +50,7 @@ operations! {
     CANCEL = "cancel" after [COMMON];
     CANCEL_QUEUE = "cancel_queue" after [COMMON];
     PAUSE = "pause" after [COMMON];
+    EXPIRE = "expire" after [COMMON];
     CHECK = "check" after [COMMON];
     COLLECT = "collect" after [COMMON];
     PIN = "pin" after [COMMON];

@@ -12,8 +12,9 @@ local tasks = redis.call('HMGET', TASK, unpack(ids))
 local room = tonumber(meta[2]) - redis.call('HLEN', TASK) / 2 - redis.call('HLEN', RES)
 local added, records = {}, {}
 
--- Submitted before. An entry that was lost meanwhile is added anew.
+-- Submitted before, and wanted again, even if somebody cancelled it. An entry that was lost meanwhile is added anew.
 local function seen_again(task, known)
+  redis.call('SREM', CANCEL, task)
   make_group(STREAMS[known.class])
   local who = holder(known.class, known.entry)
   local is_leased = who and who ~= PARKED
@@ -41,8 +42,8 @@ for i, task in ipairs(ids) do
     answers[i] = 'done'
   elseif added[task] then
     answers[i] = 'dup'
-  elseif tasks[i] then
-    seen_again(task, cmsgpack.unpack(tasks[i]))
+  elseif tasks[i] and unpacked(tasks[i]) then
+    seen_again(task, unpacked(tasks[i]))
     answers[i] = 'dup'
   elseif room <= 0 then
     answers[i] = 'full'

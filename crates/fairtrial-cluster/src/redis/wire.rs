@@ -119,10 +119,12 @@ pub(super) fn leased(
             };
             let envelope = reply.bytes()?;
             let renew_within = Duration::from_millis(reply.parse()?);
+            let waited = Duration::from_millis(reply.parse()?);
             Ok(Leased::Task {
                 lease,
                 envelope,
                 renew_within,
+                waited,
             })
         }
     }

@@ -18,12 +18,14 @@ pub(crate) async fn tasks_come_out_in_order_and_as_they_went_in(stage: &impl Sta
             lease,
             envelope,
             renew_within,
+            waited,
         } = try_lease(dispatch, &slot(key)).await
         else {
             panic!("nothing to lease");
         };
         assert_eq!((&lease.task, &envelope), (id, &task(key).envelope));
         assert_eq!((lease.token.delivery, renew_within), (1, LEASE));
+        assert!(waited < Duration::from_secs(60), "{waited:?}");
         assert_eq!((lease.queue, lease.consumer), (queue(), slot(key)));
     }
     assert_eq!(try_lease(dispatch, &slot("d")).await, Leased::Empty);
@@ -33,12 +35,12 @@ pub(crate) async fn tasks_come_out_in_order_and_as_they_went_in(stage: &impl Sta
 pub(crate) async fn a_lost_reply_is_given_again(stage: &impl Stage) {
     let dispatch = stage.dispatch();
     with_tasks(dispatch, &["a", "b"]).await;
-    let first = try_lease(dispatch, &slot("n1")).await;
-    assert_eq!(try_lease(dispatch, &slot("n1")).await, first);
+    let first = lease(dispatch, &slot("n1")).await;
+    assert_eq!(lease(dispatch, &slot("n1")).await, first);
     // Also when nothing else would be given.
     dispatch.pause(&queue(), true).await.unwrap();
     stage.pass(Duration::from_secs(20)).await;
-    assert_eq!(try_lease(dispatch, &slot("n1")).await, first);
+    assert_eq!(lease(dispatch, &slot("n1")).await, first);
     // And that was a sign of life.
     stage.pass(Duration::from_secs(20)).await;
     assert_eq!(reap(dispatch, &[]).await.parked, 0);
@@ -194,7 +196,11 @@ pub(crate) async fn a_task_that_waited_too_long_is_recorded_so(stage: &impl Stag
     let calm = submit(dispatch, &["c"]).await;
     assert_eq!(lease(dispatch, &slot("n1")).await.task, hurried("a").id);
     stage.pass(Duration::from_secs(12)).await;
-    assert_eq!(lease(dispatch, &slot("n2")).await.task, calm[0]);
+    let Leased::Task { lease, waited, .. } = try_lease(dispatch, &slot("n2")).await else {
+        panic!("nothing to lease");
+    };
+    assert_eq!(lease.task, calm[0]);
+    assert!((12..600).contains(&waited.as_secs()), "{waited:?}");
     let recorded = recorded(dispatch, &hurried("b").id).await;
     assert_eq!(recorded["verdict"], "queue_timeout");
     let waited = recorded["waited_s"].as_f64().unwrap();
@@ -209,6 +215,33 @@ pub(crate) async fn a_task_that_waited_too_long_is_recorded_so(stage: &impl Stag
         told_of(dispatch, &hurried("b").id).await,
         ["submit", "complete"]
     );
+}
+
+/// EX-46 through dispatch, where nobody leases
+pub(crate) async fn one_that_waits_too_long_ends_when_it_is_asked_for(stage: &impl Stage) {
+    let dispatch = stage.dispatch();
+    open(dispatch, &terms()).await;
+    let hurried = |key: &str| Task {
+        queue_timeout: Some(Duration::from_secs(10)),
+        ..task(key)
+    };
+    let [leased, queued] = [hurried("leased"), hurried("queued")];
+    for task in [&leased, &queued] {
+        dispatch.submit(&queue(), task).await.unwrap();
+    }
+    let calm = submit(dispatch, &["calm"]).await;
+    lease(dispatch, &slot("n1")).await;
+    let all = [leased.id, queued.id.clone(), calm[0].clone()];
+    let again = dispatch.expire(&queue(), &all).await.unwrap();
+    let most = Duration::from_secs(10);
+    assert_eq!((again[0], again[2]), (Some(most), None));
+    assert!(again[1].is_some_and(|left| left <= most), "{again:?}");
+    stage.pass(Duration::from_secs(12)).await;
+    let again = dispatch.expire(&queue(), &all).await.unwrap();
+    assert_eq!(again, [Some(most), None, None]);
+    let recorded = recorded(dispatch, &queued.id).await;
+    assert_eq!(recorded["verdict"], "queue_timeout");
+    assert_eq!(place(dispatch, &all[0]).await, Place::Leased);
 }
 
 /// EX-46 through dispatch
@@ -258,7 +291,10 @@ pub(crate) async fn a_commit_carries_the_next_lease(stage: &impl Stage) {
             stored: result(&first)
         }
     );
-    assert_eq!(again, leased);
+    assert!(
+        matches!(&again, Leased::Task { lease, .. } if lease == second),
+        "{again:?}"
+    );
     let last = commit(second);
     let (committed, none) = dispatch
         .commit_and_lease(&last, &queue, Class::Cpu)

@@ -6,6 +6,7 @@ mod interleavings;
 mod leases;
 mod newer;
 mod nodes;
+mod owners;
 mod queues;
 mod reaping;
 mod refusals;
@@ -51,6 +52,7 @@ suite! {
         a_full_queue_takes_no_more_until_results_are_kept
         many_are_submitted_at_once_each_with_its_answer
         results_stay_until_they_are_kept
+        a_named_queue_without_anything_in_it_is_deleted_when_closed
         all_that_a_queue_holds_is_told
         what_a_flushed_server_forgot_is_missing_and_can_be_submitted_again
         an_envelope_too_large_is_refused
@@ -64,6 +66,7 @@ suite! {
         a_paused_queue_gives_nothing
         a_task_that_waited_too_long_is_recorded_so
         the_wait_begins_anew_after_a_run_but_not_after_a_refusal
+        one_that_waits_too_long_ends_when_it_is_asked_for
         a_commit_carries_the_next_lease;
     fencing:
         a_slot_that_lost_its_lease_can_do_nothing_more

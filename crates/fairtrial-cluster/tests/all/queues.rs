@@ -402,3 +402,24 @@ pub(crate) async fn numbers_tell_where_tasks_are(stage: &impl Stage) {
         "{server:?}"
     );
 }
+
+/// CL-39
+pub(crate) async fn a_named_queue_without_anything_in_it_is_deleted_when_closed(
+    stage: &impl Stage,
+) {
+    let dispatch = stage.dispatch();
+    let terms = Terms {
+        named: true,
+        ..terms()
+    };
+    open(dispatch, &terms).await;
+    let ids = submit(dispatch, &["a"]).await;
+    let leased = lease(dispatch, &slot("n1")).await;
+    dispatch.commit(&commit(&leased)).await.unwrap();
+    dispatch.close(&queue(), &owner("here")).await.unwrap();
+    assert_eq!(dispatch.left(&queue()).await.unwrap(), ids);
+    open(dispatch, &terms).await;
+    dispatch.collect(&queue(), &[], &ids).await.unwrap();
+    dispatch.close(&queue(), &owner("here")).await.unwrap();
+    assert_eq!(dispatch.queues().await.unwrap(), []);
+}
