@@ -73,6 +73,8 @@ pub(super) struct State {
     pub(super) to_cancel: Vec<TaskId>,
     /// Results that were given out and can be dropped, oldest first.
     pub(super) delivered: VecDeque<TaskId>,
+    /// Results that could not be read and stay, until their room is needed.
+    pub(super) unread: VecDeque<TaskId>,
 }
 
 /// A directory in the store.

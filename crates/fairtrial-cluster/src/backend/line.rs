@@ -228,6 +228,6 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     async fn make_room(&self) -> bool {
         let before = self.state.borrow().delivered.len();
         self.drop_delivered(self.keeps()).await;
-        self.state.borrow().delivered.len() < before
+        self.state.borrow().delivered.len() < before || self.drop_unread().await
     }
 }
