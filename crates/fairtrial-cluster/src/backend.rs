@@ -27,6 +27,7 @@ use crate::blobs::BlobStore;
 use crate::dispatch::Dispatch;
 use crate::names::{Class, QueueName};
 use coordinator::Coordinator;
+pub(crate) use verdicts::cancelled;
 
 /// How a backend is set up.
 #[derive(Clone)]
@@ -333,3 +334,6 @@ impl<D> Drop for ClusterBackend<D> {
         self.observers.leave();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 //! Both are JSON objects, so that a field which an older side does not know is ignored (CL-40) and people can read what
 //! is in the server. Bytes are base64; what does not fit is a blob, named by its digest and size.
 
+mod base64;
 mod call;
 mod carried;
 mod outcome;
@@ -12,8 +13,10 @@ mod task;
 #[cfg(test)]
 mod tests;
 
+pub use base64::Base64;
 pub use carried::{Carried, Outgoing, OutgoingBody};
 pub use outcome::OutcomeRecord;
+pub(crate) use outcome::shortened;
 pub use result::{ErrorCode, ResultEnvelope, Sealed, TaskError, Told};
 pub use task::{BlobUse, Needs, PROTOCOL, PackedParts, SealedTask, TaskEnvelope, UnreadableTask};
 

@@ -216,15 +216,15 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     /// Until it is told to stop at least so much.
     async fn stopped(&self, least: Stop) {
         let mut stop = self.stop.clone();
+        let mut is_heard = true;
         loop {
             let over = self.over.notified();
             if self.told() >= least {
                 return;
             }
             tokio::select! {
-                changed = stop.changed() => if changed.is_err() {
-                    std::future::pending::<()>().await; // nobody is left who could say so
-                },
+                // With nobody left who could say so, it can still end by itself.
+                changed = stop.changed(), if is_heard => is_heard = changed.is_ok(),
                 () = over => {}
             }
         }

@@ -17,7 +17,7 @@ use directories::Directories;
 pub use directories::Directory;
 pub use reply::{Attempt, Reply};
 
-use crate::blobs::{Blob, BlobError, BlobStore, Digest};
+use crate::blobs::{Blob, BlobStore, Digest};
 use crate::envelope::{Outgoing, OutgoingBody, PackedParts, TaskEnvelope};
 
 /// Arguments longer than this go beside the envelope without being put into it first.
@@ -118,7 +118,6 @@ impl Packer {
             }
             Ok(())
         })?
-        .map_err(store_failed)
     }
 }
 
@@ -167,13 +166,6 @@ fn waited<T>(work: impl Future<Output = T>) -> Result<T, EngineError> {
         .build()
         .map_err(EngineError::io("waiting for the blob store"))?;
     Ok(runtime.block_on(work))
-}
-
-fn store_failed(error: BlobError) -> EngineError {
-    EngineError::Elsewhere {
-        code: "blobs",
-        problem: error.to_string(),
-    }
 }
 
 /// Bytes by their names, each verified by being named here.

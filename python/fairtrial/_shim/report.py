@@ -3,6 +3,7 @@
 import os as _os
 
 UNPRINTABLE = "<unprintable>"
+MOST_NAME = 500  # characters of a type's name, which is the candidate's to choose
 CONTEXT_LINES = 3
 _REPEATS = 3  # of one frame, before they are counted instead of shown
 _MAX_SOURCE_BYTES = 4 << 20
@@ -55,8 +56,8 @@ def type_name(cls):
     if not isinstance(name, str):
         return UNPRINTABLE
     if not isinstance(module, str) or module in ("builtins", "__candidate__", "__main__", "<fairtrial>"):
-        return name
-    return module + "." + name
+        return "".join((name,))[:MOST_NAME]  # joined: a name may be of a class with an indexing of its own
+    return "".join((module, ".", name))[:MOST_NAME]
 
 
 def bounded(text, capture):

@@ -1,14 +1,13 @@
 //! From a result to those who wait for it. Events say which tasks ended; nothing is known by an event alone.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fairtrial_exec::{Answer, Body, EngineError, ResultFile, Writers};
+use fairtrial_exec::{Body, CallId, EngineError, Listener, Outcome, ResultFile, Writers};
 
 use super::coordinator::Coordinator;
 use crate::answers::{Place, StoredEvent, Submitted};
-use crate::blobs::{Blob, BlobError, Digest, Fault};
+use crate::blobs::{Blob, BlobError};
 use crate::dispatch::{Dispatch, DispatchError};
 use crate::envelope::{ErrorCode, ResultEnvelope, TaskError};
 use crate::jitter::Backoff;
@@ -81,14 +80,19 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 self.tell_began(task, data["worker_id"].as_str().unwrap_or_default());
             }
             "complete" => {
-                let mut state = self.state.borrow_mut();
-                if state.outstanding.contains_key(task) {
-                    state.ended.push_back(task.clone());
-                    self.results.notify_one();
+                let is_ours = self.state.borrow().outstanding.contains_key(task);
+                if is_ours {
+                    self.has_ended(task.clone());
                 }
             }
             _ => {}
         }
+    }
+
+    /// Its result is to be fetched.
+    pub(super) fn has_ended(&self, task: TaskId) {
+        self.state.borrow_mut().ended.push_back(task);
+        self.results.notify_one();
     }
 
     /// Beside many outstanding tasks nobody waits for one event: a few more are read with it, and their results fetched
@@ -193,55 +197,73 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         }
     }
 
+    /// Tells each who waits, one after the other: others may join while a blob is fetched, or be cancelled.
     async fn give_out(&self, task: TaskId, bytes: &[u8]) {
-        let answers = {
-            let state = self.state.borrow();
-            let waiting = state.outstanding.get(&task);
-            waiting.map_or(0, |outstanding| outstanding.waiting.len())
-        };
-        // An outcome is not made twice from the same bytes for nobody: most tasks have one who waits.
-        let mut made = Vec::new();
-        for _ in 0..answers {
-            made.push(self.answer(bytes).await);
+        if !self.state.borrow().outstanding.contains_key(&task) {
+            return; // told twice of its end
         }
-        let outstanding = self.state.borrow_mut().outstanding.remove(&task);
-        let waiting = outstanding
-            .into_iter()
-            .flat_map(|outstanding| outstanding.waiting);
-        for ((call, listener), answer) in waiting.zip(made) {
-            self.tell(call, listener, answer);
+        let mut is_read = true;
+        while self.is_waited_for(&task) {
+            // An outcome is not made twice from the same bytes for nobody: most tasks have one who waits.
+            let answer = self.answer(bytes).await;
+            let Some((call, listener)) = self.next_waiting(&task) else {
+                break;
+            };
+            is_read &= !matches!(answer, Err(Unread::Now(_)));
+            self.tell(call, listener, answer.map_err(EngineError::from));
         }
-        self.state.borrow_mut().delivered.push_back(task);
+        let mut state = self.state.borrow_mut();
+        state.outstanding.remove(&task);
+        match is_read {
+            true => state.delivered.push_back(task),
+            false => self.was_cut_short.set(true), // it stays on the server
+        }
     }
 
-    async fn answer(&self, bytes: &[u8]) -> Answer {
+    fn is_waited_for(&self, task: &TaskId) -> bool {
+        let state = self.state.borrow();
+        let outstanding = state.outstanding.get(task);
+        outstanding.is_some_and(|outstanding| !outstanding.waiting.is_empty())
+    }
+
+    fn next_waiting(&self, task: &TaskId) -> Option<(CallId, Box<dyn Listener>)> {
+        let mut state = self.state.borrow_mut();
+        state.outstanding.get_mut(task)?.waiting.pop()
+    }
+
+    async fn answer(&self, bytes: &[u8]) -> Result<Outcome, Unread> {
         let envelope = ResultEnvelope::read(bytes)?;
-        let mut fetched: HashMap<Digest, Body> = HashMap::new();
+        // One for each piece: two may be equal, and have one name then.
+        let mut fetched: Vec<(Blob, Body)> = Vec::new();
         for blob in envelope.blobs() {
-            fetched.insert(blob.digest, self.fetch(*blob).await?);
+            fetched.push((*blob, self.fetch(*blob).await?));
         }
-        Ok(envelope.to_outcome(|blob| fetched.remove(&blob.digest))?)
+        Ok(envelope.to_outcome(|wanted| {
+            let at = fetched.iter().position(|(blob, _)| blob == wanted)?;
+            Some(fetched.swap_remove(at).1)
+        })?)
     }
 
-    async fn fetch(&self, blob: Blob) -> Result<Body, EngineError> {
+    async fn fetch(&self, blob: Blob) -> Result<Body, Unread> {
         let Some(store) = &self.store else {
             let message = format!(
                 "the value is in a store, and none is named here: blob {}",
                 blob.digest
             );
             let code = ErrorCode::NoStore;
-            return Err(TaskError { code, message }.into());
+            return Err(Unread::Now(TaskError { code, message }.into()));
         };
         if blob.bytes <= SMALL {
-            let bytes = store.get(blob, SMALL).await.map_err(unfetched)?;
-            return Ok(Body::Inline(bytes));
+            return Ok(Body::Inline(store.get(blob, SMALL).await?));
         }
-        let file = ResultFile::create(blob.bytes, &self.config.spill)?;
-        store.get_into(blob, file.fd()).await.map_err(unfetched)?;
+        let file = ResultFile::create(blob.bytes, &self.config.spill).map_err(Unread::Now)?;
+        store.get_into(blob, file.fd()).await?;
         let settled = file.settle(blob.bytes, Writers::Dead);
-        settled.map_err(|error| EngineError::Elsewhere {
-            code: "blobs",
-            problem: error.to_string(),
+        settled.map_err(|error| {
+            Unread::Now(EngineError::Elsewhere {
+                code: "blobs",
+                problem: error.to_string(),
+            })
         })
     }
 
@@ -262,10 +284,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                         self.cancel_task(task).await;
                     }
                     Place::Queued | Place::Leased => {}
-                    Place::Done => {
-                        self.state.borrow_mut().ended.push_back(task.clone());
-                        self.results.notify_one();
-                    }
+                    Place::Done => self.has_ended(task.clone()),
                     Place::Missing if self.is_cancelled(task) => self.end_cancelled_task(task),
                     Place::Missing => repaired += u32::from(self.submit_again(task).await?),
                 }
@@ -296,8 +315,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         match self.dispatch.submit(&self.config.queue, &again).await? {
             Submitted::Ok | Submitted::Dup => Ok(true),
             Submitted::Done => {
-                self.state.borrow_mut().ended.push_back(task.clone());
-                self.results.notify_one();
+                self.has_ended(task.clone());
                 Ok(false)
             }
             // Asked again with the next look.
@@ -306,17 +324,37 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     }
 }
 
-fn unfetched(error: BlobError) -> EngineError {
-    let code = match &error.fault {
-        Fault::Missing(_) => ErrorCode::BlobMissing,
-        Fault::Corrupt { .. } => ErrorCode::BlobCorrupt,
-        _ => {
-            return EngineError::Elsewhere {
-                code: "blobs",
-                problem: error.to_string(),
-            };
-        }
-    };
-    let message = error.to_string();
-    TaskError { code, message }.into()
+/// Why nobody was told an outcome.
+enum Unread {
+    /// There is none, or it cannot be read by anybody.
+    Ever(TaskError),
+    /// It may be read later, or by another: it stays on the server (CL-32).
+    Now(EngineError),
 }
+
+impl From<TaskError> for Unread {
+    fn from(error: TaskError) -> Self {
+        Self::Ever(error)
+    }
+}
+
+impl From<BlobError> for Unread {
+    fn from(error: BlobError) -> Self {
+        match error.code() {
+            Some(_) => Self::Ever(error.to_task_error()),
+            None => Self::Now(error.into()),
+        }
+    }
+}
+
+impl From<Unread> for EngineError {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Ever(error) => error.into(),
+            Unread::Now(error) => error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -54,7 +54,7 @@ pub(super) struct Coordinator<D> {
     /// The queue is open, and events are read from here.
     pub(super) opened: Cell<Option<StreamId>>,
     away: RefCell<Option<Instant>>,
-    /// Somebody was given up, or everything cancelled.
+    /// Somebody was given up, everything cancelled, or a result could not be read: somebody may come back.
     pub(super) was_cut_short: Cell<bool>,
     /// Why no call can be run any more.
     pub(super) failed: RefCell<Option<DispatchError>>,

@@ -22,8 +22,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         if let Err(error) = self.drop_and_submit(task).await {
             self.missed(error);
             // With the next look it has no result, or still this one.
-            self.state.borrow_mut().ended.push_back(task.clone());
-            self.results.notify_one();
+            self.has_ended(task.clone());
         }
     }
 

@@ -11,9 +11,9 @@ use super::Submission;
 use super::coordinator::{Coordinator, Outstanding, Packed, Preparing};
 use super::verdicts::cancelled;
 use crate::answers::{Cancelled, Submitted};
-use crate::blobs::{Blob, BlobError, BlobStore};
+use crate::blobs::{Blob, BlobStore};
 use crate::dispatch::Dispatch;
-use crate::envelope::{Outgoing, OutgoingBody, PackedParts, SealedTask, TaskEnvelope};
+use crate::envelope::{Outgoing, PackedParts, SealedTask, TaskEnvelope};
 use crate::jitter::{Backoff, nonce};
 use crate::names::TaskId;
 use crate::pack::{PackError, Signature, pack};
@@ -57,13 +57,8 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             }
         }
         if let Some(file) = arguments_in_file(call)? {
-            let blob = Blob::read(&file).map_err(EngineError::io("reading large arguments"))?;
-            let outgoing = Outgoing {
-                blob,
-                body: OutgoingBody::File(file.into()),
-            };
-            self.put(outgoing).await?;
-            parts.file = Some(blob);
+            // Hashed by the store's thread: this one has leases and owners to keep.
+            parts.file = Some(self.store("call")?.put_file(file).await?);
         }
         let key = call.key.clone().unwrap_or_else(nonce);
         let python = match call.work {
@@ -121,7 +116,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 packed => break packed.map_err(refuse)?,
             }
         };
-        let blob = store.put_file(packed).await.map_err(store_failed)?;
+        let blob = store.put_file(packed).await?;
         let packed = Packed {
             signature,
             blob,
@@ -135,12 +130,8 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     }
 
     async fn put(&self, piece: Outgoing) -> Result<(), EngineError> {
-        let store = self.store("call")?;
-        store
-            .put_outgoing(piece)
-            .await
-            .map(drop)
-            .map_err(store_failed)
+        self.store("call")?.put_outgoing(piece).await?;
+        Ok(())
     }
 
     fn store(&self, field: &str) -> Result<&BlobStore, EngineError> {
@@ -164,12 +155,9 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         let outstanding = state.outstanding.entry(id.clone());
         let outstanding = outstanding.or_insert_with(|| Outstanding::new(task, was_there));
         outstanding.waiting.push((call, preparing.listener));
-        if is_done {
-            state.ended.push_back(id.clone());
-        }
         drop(state);
         if is_done {
-            self.results.notify_one();
+            self.has_ended(id.clone());
         }
         self.watch_wait(&id);
         if preparing.cancelled
@@ -232,8 +220,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             }
             match self.dispatch.cancel(&self.config.queue, task).await {
                 Ok(Cancelled::Removed | Cancelled::Done) => {
-                    self.state.borrow_mut().ended.push_back(task.clone());
-                    self.results.notify_one();
+                    self.has_ended(task.clone());
                     return;
                 }
                 Ok(Cancelled::Signalled) => return, // its agent commits
@@ -325,11 +312,4 @@ fn arguments_in_file(call: &Call) -> Result<Option<File>, EngineError> {
 
 fn refused(field: &str, error: &dyn std::error::Error) -> EngineError {
     InvalidCall::new(field, error.to_string()).into()
-}
-
-fn store_failed(error: BlobError) -> EngineError {
-    EngineError::Elsewhere {
-        code: "blobs",
-        problem: error.to_string(),
-    }
 }

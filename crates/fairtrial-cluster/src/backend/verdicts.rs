@@ -48,7 +48,7 @@ pub(super) fn unrun(verdict: Verdict, kind: &str, message: &str) -> Outcome {
 }
 
 /// The same of one that its caller called off.
-pub(super) fn cancelled() -> Outcome {
+pub(crate) fn cancelled() -> Outcome {
     unrun(Verdict::Cancelled, "Cancelled", "the call was cancelled")
 }
 

@@ -3,9 +3,11 @@
 use std::io;
 use std::path::Path;
 
+use fairtrial_exec::EngineError;
 use rustix::io::Errno;
 
 use super::digest::Digest;
+use crate::envelope::{ErrorCode, TaskError};
 
 /// What a store could not do. Names the store, never a secret.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +18,40 @@ pub struct BlobError {
     /// What went wrong.
     #[source]
     pub fault: Fault,
+}
+
+impl BlobError {
+    /// What a task ends as whose blob this is about; none where the same may work later, or on another node.
+    #[must_use]
+    pub fn code(&self) -> Option<ErrorCode> {
+        match &self.fault {
+            Fault::Missing(_) => Some(ErrorCode::BlobMissing),
+            Fault::Corrupt { .. } | Fault::Source(_) => Some(ErrorCode::BlobCorrupt),
+            Fault::TooLarge { .. } => Some(ErrorCode::TooLarge),
+            Fault::Full(_) | Fault::Denied(_) | Fault::Unreachable(_) | Fault::Unusable(_) => None,
+        }
+    }
+
+    /// The error that a task ends with; what may work later has no code of its own.
+    #[must_use]
+    pub fn to_task_error(&self) -> TaskError {
+        TaskError {
+            code: self.code().unwrap_or(ErrorCode::Other),
+            message: self.to_string(),
+        }
+    }
+}
+
+impl From<BlobError> for EngineError {
+    fn from(error: BlobError) -> Self {
+        match error.code() {
+            Some(_) => error.to_task_error().into(),
+            None => Self::Elsewhere {
+                code: "blobs",
+                problem: error.to_string(),
+            },
+        }
+    }
 }
 
 /// The kinds of what can go wrong, by what can be done about them.

@@ -7,13 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use fairtrial_exec::{
     Arguments, Call, CommandWork, HostTerms, PickledWork, PythonTerms, SourceWork, Work,
 };
 use serde::{Deserialize, Serialize};
 
+use super::base64::Base64;
 use super::carried::Carried;
 use super::sandbox::{LimitsRecord, SandboxRecord, nanoseconds};
 use crate::blobs::Blob;
@@ -23,7 +22,7 @@ use crate::blobs::Blob;
 #[serde(untagged)]
 pub(super) enum OsText {
     Text(String),
-    Bytes { base64: String },
+    Bytes { base64: Base64 },
 }
 
 impl OsText {
@@ -31,7 +30,7 @@ impl OsText {
         match text.to_str() {
             Some(text) => Self::Text(text.to_owned()),
             None => Self::Bytes {
-                base64: STANDARD.encode(text.as_bytes()),
+                base64: text.as_bytes().to_vec().into(),
             },
         }
     }
@@ -39,9 +38,7 @@ impl OsText {
     pub(super) fn to_os(&self) -> OsString {
         match self {
             Self::Text(text) => text.into(),
-            Self::Bytes { base64 } => {
-                OsString::from_vec(STANDARD.decode(base64).unwrap_or_default())
-            }
+            Self::Bytes { base64 } => OsString::from_vec(base64.bytes().to_vec()),
         }
     }
 }

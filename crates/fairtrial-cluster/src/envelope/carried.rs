@@ -3,11 +3,10 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use fairtrial_exec::Body;
 use serde::{Deserialize, Serialize};
 
+use super::base64::Base64;
 use crate::blobs::Blob;
 
 /// Bytes: in the envelope, or in a blob.
@@ -21,8 +20,8 @@ pub enum Carried {
     },
     /// Here.
     Bytes {
-        /// In base64.
-        base64: String,
+        /// As JSON has them.
+        base64: Base64,
     },
     /// In the store.
     Blob(Blob),
@@ -58,7 +57,7 @@ impl Carried {
                 text: text.to_owned(),
             },
             _ => Self::Bytes {
-                base64: STANDARD.encode(bytes),
+                base64: bytes.to_vec().into(),
             },
         }
     }
@@ -68,7 +67,7 @@ impl Carried {
     pub fn length(&self) -> usize {
         match self {
             Self::Text { text } => text.len(),
-            Self::Bytes { base64 } => base64.len(),
+            Self::Bytes { base64 } => base64.length(),
             Self::Blob(_) => 0,
         }
     }
@@ -77,17 +76,8 @@ impl Carried {
     pub fn bytes(&self) -> Result<Vec<u8>, &Blob> {
         match self {
             Self::Text { text } => Ok(text.clone().into_bytes()),
-            // What is no base64 is found when the envelope is read.
-            Self::Bytes { base64 } => Ok(STANDARD.decode(base64).unwrap_or_default()),
+            Self::Bytes { base64 } => Ok(base64.bytes().to_vec()),
             Self::Blob(blob) => Err(blob),
-        }
-    }
-
-    /// Whether what is here can be read.
-    pub(super) fn is_sound(&self) -> bool {
-        match self {
-            Self::Text { .. } | Self::Blob(_) => true,
-            Self::Bytes { base64 } => STANDARD.decode(base64).is_ok(),
         }
     }
 

@@ -15,6 +15,9 @@ use crate::blobs::Blob;
 /// A value longer than this goes into a blob without being copied first.
 const LONG_VALUE: usize = 32 << 10;
 
+/// The name of an exception's type is the candidate's to choose; only so much of it travels. The shim tells no more.
+const MOST_KIND: usize = 2 << 10;
+
 /// As [`Outcome`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutcomeRecord {
@@ -117,7 +120,7 @@ impl OutcomeRecord {
                 message: Carried::here(error.message.as_bytes()),
                 traceback: Carried::here(error.traceback.as_bytes()),
                 exception: error.exception.map(|bytes| Carried::here(&bytes)),
-                kind: error.kind,
+                kind: shortened(error.kind, MOST_KIND),
             }),
             exit_code: match outcome.exit {
                 Some(Exit::Code(code)) => Some(code),
@@ -228,6 +231,14 @@ impl OutcomeRecord {
             upper: None,
         })
     }
+}
+
+/// The beginning of a text, of so many bytes at most.
+pub(crate) fn shortened(mut text: String, most: usize) -> String {
+    let mut cuts = (0..=most.min(text.len())).rev();
+    let cut = cuts.find(|at| text.is_char_boundary(*at));
+    text.truncate(cut.expect("a text can be cut at 0"));
+    text
 }
 
 fn carry_value(body: Body, outgoing: &mut Vec<Outgoing>) -> Carried {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::MAX_RESULT_BYTES;
 use super::carried::Outgoing;
 use super::outcome::OutcomeRecord;
-use super::task::PROTOCOL;
+use super::task::{Head, PROTOCOL};
 use crate::blobs::Blob;
 use crate::names::Token;
 
@@ -64,6 +64,8 @@ pub enum ErrorCode {
     BlobCorrupt,
     /// Its value does not fit, and there is no store.
     NoStore,
+    /// Its value, or something it needs, is more than anybody takes.
+    TooLarge,
     /// Made by a later version.
     #[serde(other)]
     Other,
@@ -141,10 +143,16 @@ impl ResultEnvelope {
 
     /// From the bytes of one.
     pub fn read(bytes: &[u8]) -> Result<Self, TaskError> {
-        serde_json::from_slice(bytes).map_err(|error| TaskError {
+        let unreadable = |problem: String| TaskError {
             code: ErrorCode::Invalid,
-            message: format!("the recorded result cannot be read: {error}"),
-        })
+            message: format!("the recorded result cannot be read: {problem}"),
+        };
+        let damaged = |error: serde_json::Error| unreadable(error.to_string());
+        let head: Head = serde_json::from_slice(bytes).map_err(damaged)?;
+        match head.is_ours() {
+            true => serde_json::from_slice(bytes).map_err(damaged),
+            false => Err(unreadable(format!("it speaks protocol {}", head.protocol))),
+        }
     }
 
     /// What has to be fetched before it can be used.
@@ -156,18 +164,35 @@ impl ResultEnvelope {
         }
     }
 
-    /// The outcome, with blobs as `fetch` gives them.
+    /// The outcome, with blobs as `fetch` gives them: asked for once for each of [`blobs`](Self::blobs), which may
+    /// have the same one twice.
     pub fn to_outcome(
         &self,
-        fetch: impl FnMut(&Blob) -> Option<Body>,
+        mut fetch: impl FnMut(&Blob) -> Option<Body>,
     ) -> Result<Outcome, TaskError> {
-        match &self.told {
-            Told::Outcome { outcome } => outcome.to_outcome(fetch).ok_or_else(|| TaskError {
+        let outcome = match &self.told {
+            Told::Outcome { outcome } => outcome,
+            Told::Error { error } => return Err(error.clone()),
+        };
+        let mut lacking = None;
+        let made = outcome.to_outcome(|blob| {
+            let body = fetch(blob);
+            lacking = lacking.or(body.is_none().then_some(*blob));
+            body
+        });
+        made.ok_or_else(|| match lacking {
+            Some(blob) => TaskError {
+                code: ErrorCode::BlobMissing,
+                message: format!(
+                    "the blob {} of the recorded result is not here",
+                    blob.digest
+                ),
+            },
+            None => TaskError {
                 code: ErrorCode::Invalid,
                 message: "the recorded result holds a word that is not known here".to_owned(),
-            }),
-            Told::Error { error } => Err(error.clone()),
-        }
+            },
+        })
     }
 
     fn to_bytes(&self) -> Vec<u8> {
@@ -194,6 +219,7 @@ impl ErrorCode {
             Self::BlobMissing => "blob_missing",
             Self::BlobCorrupt => "blob_corrupt",
             Self::NoStore => "no_store",
+            Self::TooLarge => "too_large",
             Self::Other => "other",
         }
     }

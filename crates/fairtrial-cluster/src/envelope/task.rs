@@ -12,6 +12,20 @@ use crate::blobs::Blob;
 /// The version of envelopes made here. Another major one is not read; of a newer minor one what is not known is ignored.
 pub const PROTOCOL: (u32, u32) = (1, 0);
 
+/// What all versions of an envelope have, and is read first.
+#[derive(Deserialize)]
+pub(super) struct Head {
+    pub(super) protocol: String,
+}
+
+impl Head {
+    /// Whether it is of the major version that is read here.
+    pub(super) fn is_ours(&self) -> bool {
+        let major = self.protocol.split('.').next();
+        major.and_then(|major| major.parse().ok()) == Some(PROTOCOL.0)
+    }
+}
+
 /// One call to be recorded once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskEnvelope {
@@ -130,29 +144,13 @@ impl TaskEnvelope {
 
     /// From the bytes of one.
     pub fn read(bytes: &[u8]) -> Result<Self, UnreadableTask> {
-        #[derive(Deserialize)]
-        struct Head {
-            protocol: String,
-        }
         let damaged = |error: serde_json::Error| UnreadableTask::Damaged(error.to_string());
         let head: Head = serde_json::from_slice(bytes).map_err(damaged)?;
-        let major = head
-            .protocol
-            .split('.')
-            .next()
-            .and_then(|major| major.parse().ok());
-        if major != Some(PROTOCOL.0) {
-            return Err(UnreadableTask::OtherProtocol {
-                theirs: head.protocol,
-            });
+        if !head.is_ours() {
+            let theirs = head.protocol;
+            return Err(UnreadableTask::OtherProtocol { theirs });
         }
-        let mut envelope: Self = serde_json::from_slice(bytes).map_err(damaged)?;
-        match envelope.call.pieces().iter().all(|piece| piece.is_sound()) {
-            true => Ok(envelope),
-            false => Err(UnreadableTask::Damaged(
-                "a part is no base64, or names no blob".to_owned(),
-            )),
-        }
+        serde_json::from_slice(bytes).map_err(damaged)
     }
 
     /// What has to be fetched before it can be run.

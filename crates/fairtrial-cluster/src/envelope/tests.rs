@@ -228,6 +228,94 @@ fn an_outcome_arrives_as_it_was_sent_and_its_envelope_fits() {
     }
 }
 
+/// CL-13: what a candidate calls its exception's type does not pass the size of an envelope either.
+#[test]
+fn an_envelope_fits_whatever_an_exception_is_called() {
+    let mut sent = outcome(vec![b'T'], 10);
+    let error = sent.error.as_mut().expect("it has one");
+    error.kind = "\u{1F600}\u{1}".repeat(50_000);
+    let sealed = ResultEnvelope::seal(sent, token(), "here");
+    assert!(sealed.bytes.len() <= MAX_RESULT_BYTES);
+    let read = ResultEnvelope::read(&sealed.bytes).expect("just made");
+    let arrived = read.to_outcome(|_| None).expect("all is here");
+    let kind = arrived.error.expect("it has one").kind;
+    assert!(kind.starts_with("\u{1F600}\u{1}") && kind.len() > 1000 && kind.len() <= 2048);
+}
+
+/// CL-24: what is no base64 is not taken for nothing, wherever it stands.
+#[test]
+fn damaged_bytes_are_never_other_bytes() {
+    let mut call = everything();
+    let odd: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(vec![0xff]);
+    call.env.insert("ODD".into(), Some(odd));
+    let task = String::from_utf8(sealed(&call).bytes).expect("JSON");
+    let result = ResultEnvelope::seal(outcome(vec![0xff], 10), token(), "here").bytes;
+    let result = String::from_utf8(result).expect("JSON");
+    let damaged = |text: &str, sound: &str| {
+        assert!(text.contains(sound), "{sound} is not in {text}");
+        text.replace(sound, "\"base64\":\"*\"").into_bytes()
+    };
+    for sound in ["\"base64\":\"/w==\"", "\"base64\":\"AAH/\""] {
+        let refused = TaskEnvelope::read(&damaged(&task, sound));
+        assert!(matches!(refused, Err(UnreadableTask::Damaged(_))));
+    }
+    for sound in [
+        "\"base64\":\"/w==\"",
+        "\"base64\":\"AQI=\"",
+        "\"base64\":\"//////8=\"",
+    ] {
+        let refused = ResultEnvelope::read(&damaged(&result, sound)).expect_err("damaged");
+        assert_eq!(refused.code, ErrorCode::Invalid);
+    }
+}
+
+/// A task and a result as the first version of the protocol wrote them. Never written again: agents and coordinators of
+/// that version are about.
+const TASK_1_0: &[u8] = include_bytes!("recorded/task-1.0.json");
+const RESULT_1_0: &[u8] = include_bytes!("recorded/result-1.0.json");
+
+/// CL-40: what was recorded is read as it was meant.
+#[test]
+fn recorded_envelopes_of_the_first_version_are_read() {
+    let task = TaskEnvelope::read(TASK_1_0).expect("as it was written");
+    assert_eq!(task.to_call(Vec::new(), |_| None), Ok(everything()));
+    assert_eq!(task.needs.level, "strict");
+    let read = ResultEnvelope::read(RESULT_1_0).expect("as it was written");
+    assert_eq!(read.token, Some(token()));
+    assert_eq!(read.agent.as_deref(), Some("here"));
+    let id = serde_json::json!("id");
+    let arrived = read.to_outcome(|_| None).expect("all is known");
+    let sent = outcome(vec![b'T'], 10).to_json(&id).expect("a value");
+    assert_eq!(arrived.to_json(&id).expect("a value"), sent);
+}
+
+/// CL-40: of a result the same is ignored and refused as of a task.
+#[test]
+fn a_result_of_a_newer_minor_version_is_read_and_of_another_major_one_is_not() {
+    let mut newer: serde_json::Value = serde_json::from_slice(RESULT_1_0).expect("JSON");
+    newer["protocol"] = "1.1".into();
+    newer["colour"] = "red".into();
+    newer["outcome"]["taste"] = serde_json::json!({"sweet": true});
+    newer["outcome"]["metrics"]["joules"] = 3.into();
+    let read = ResultEnvelope::read(newer.to_string().as_bytes()).expect("a newer minor version");
+    let arrived = read
+        .to_outcome(|_| None)
+        .expect("all that is needed is known");
+    assert_eq!(arrived.verdict, Verdict::Exception);
+    newer["protocol"] = "2.0".into();
+    let refused = ResultEnvelope::read(newer.to_string().as_bytes()).expect_err("another one");
+    assert_eq!(refused.code, ErrorCode::Invalid);
+    assert!(refused.message.contains("protocol 2.0"), "{refused}");
+    let later = br#"{"protocol": "1.1", "kind": "error", "token": null, "agent": null,
+        "error": {"code": "eaten", "message": "by a dog", "when": 3}}"#;
+    let read = ResultEnvelope::read(later).expect("a newer minor version");
+    let error = read.to_outcome(|_| None).expect_err("an error");
+    assert_eq!(
+        (error.code, &*error.message),
+        (ErrorCode::Other, "by a dog")
+    );
+}
+
 /// CL-30: as dispatch writes them by itself.
 #[test]
 fn an_error_is_told_by_its_name() {

@@ -1,27 +1,35 @@
 //! Whether an agent is well (CL-10). After three engine errors in a row, or a write to the store that failed, it leases
 //! nothing until what it needs works again.
 
-use fairtrial_exec::{Backend as _, Call, EngineError, Sandbox, Verdict};
+use std::time::Duration;
+
+use fairtrial_exec::{Backend as _, Call, Sandbox, Verdict};
 use serde_json::json;
 
 use super::NodeAgent;
 use super::trial::Ran;
 use crate::dispatch::{Dispatch, DispatchError};
+use crate::jitter::jittered;
 use crate::terms::{NewEvent, NodeState, Release};
 
 /// Engine errors in a row that make an agent unhealthy.
 const MOST_FAILURES: u32 = 3;
 
+/// An agent that is ill looks this often whether it still is.
+const RECOVER_EVERY: Duration = Duration::from_secs(5);
+
+/// A command that ends at once has ended by then, or something is wrong.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
+
 impl<D: Dispatch + 'static> NodeAgent<D> {
     /// CL-26
-    pub(super) fn engine_failed(&self, error: &EngineError) -> Ran {
+    pub(super) fn engine_failed(&self, error: &dyn std::error::Error) -> Ran {
+        let reason = error.to_string();
         self.failures.set(self.failures.get() + 1);
         if self.failures.get() >= MOST_FAILURES {
-            self.fall_ill(&error.to_string());
+            self.fall_ill(&reason);
         }
-        Ran::Back(Release::Counted {
-            reason: error.to_string(),
-        })
+        Ran::Back(Release::Counted { reason })
     }
 
     /// CL-27
@@ -40,8 +48,15 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         }
     }
 
-    /// Whether what an agent needs works again: the store, and a command at the level that all calls have.
+    /// After a while: whether what an agent needs works again. Never at once, or an agent that cannot do with a task
+    /// what it can do with a probe would be given the same task again and again.
     pub(super) async fn recovers(&self) -> bool {
+        tokio::time::sleep(jittered(RECOVER_EVERY)).await;
+        self.is_well().await
+    }
+
+    /// Whether the store works, and a command at the level that all calls have.
+    async fn is_well(&self) -> bool {
         if let Some(store) = &self.store
             && store.check().await.is_err()
         {
@@ -49,6 +64,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         }
         let mut call = Call::command(["true"]);
         call.sandbox = Sandbox::new(self.config.floor);
+        call.timeout = Some(PROBE_TIMEOUT);
         let tried = self.engine.execute(call).await;
         let works = tried.is_ok_and(|outcome| outcome.verdict == Verdict::Ok);
         if works && self.state.get() == NodeState::Unhealthy {

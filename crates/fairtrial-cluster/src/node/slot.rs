@@ -6,20 +6,17 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::place::Place;
-use super::trial::{Ended, Ran};
+use super::trial::{Ended, Ran, error_of};
 use super::{NodeAgent, Stop};
 use crate::answers::{Committed, Leased, Renewed};
 use crate::dispatch::{Dispatch, DispatchError};
-use crate::envelope::ResultEnvelope;
+use crate::envelope::{ErrorCode, ResultEnvelope};
 use crate::jitter::{Backoff, jittered};
 use crate::names::{Consumer, QueueName};
 use crate::terms::{Commit, Lease, NewEvent, NodeState, Release};
 
 /// An idle slot asks this often, hints or none (CL-18).
 const ASK_EVERY: Duration = Duration::from_secs(1);
-
-/// An agent that is ill looks this often whether it still is.
-const RECOVER_EVERY: Duration = Duration::from_secs(5);
 
 /// A task that a slot holds.
 pub(super) struct Held {
@@ -53,9 +50,9 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             if self.told() != Stop::No {
                 return None;
             }
-            if self.state.get() == NodeState::Unhealthy && !self.recovers().await {
+            if self.state.get() == NodeState::Unhealthy {
                 tokio::select! {
-                    () = tokio::time::sleep(jittered(RECOVER_EVERY)) => continue,
+                    _ = self.recovers() => continue,
                     () = self.stopped(Stop::Drain) => return None,
                 }
             }
@@ -206,7 +203,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     /// Commits, as often as it takes, and asks for the next task in the same breath.
     async fn commit(&self, held: Held, ended: Ended, consumer: &Consumer) -> Option<Held> {
         let mut place = Some(held.place);
-        let commit = Commit {
+        let mut commit = Commit {
             lease: held.lease,
             result: ended.result,
             events: ended.events,
@@ -227,6 +224,12 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                     self.reached();
                     self.note(&commit, &committed, consumer).await;
                     return held;
+                }
+                // Anybody's would be: it ends here, and not the agent.
+                Err(error @ DispatchError::TooLarge { .. }) => {
+                    let ended = error_of(&commit.lease, ErrorCode::TooLarge, &error);
+                    (commit.result, commit.complete) = (ended.result, ended.complete);
+                    continue;
                 }
                 Err(error) => self.missed(error),
             }
@@ -309,3 +312,6 @@ fn is_own(stored: &[u8], lease: &Lease, consumer: &Consumer) -> bool {
         result.token == Some(lease.token) && result.agent.as_deref() == Some(&*consumer.to_string())
     })
 }
+
+#[cfg(test)]
+mod tests;

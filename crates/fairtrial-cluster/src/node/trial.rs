@@ -2,6 +2,7 @@
 //! what is large stored.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,18 +12,23 @@ use tokio::sync::Notify;
 
 use super::slot::Held;
 use super::{NodeAgent, Stop};
+use crate::backend::cancelled;
 use crate::blobs::{Blob, BlobError, Digest, Fault, patiently};
 use crate::dispatch::Dispatch;
 use crate::envelope::{
-    BlobUse, ErrorCode, ResultEnvelope, TaskEnvelope, TaskError, UnreadableTask,
+    BlobUse, ErrorCode, ResultEnvelope, Sealed, TaskEnvelope, TaskError, UnreadableTask, shortened,
 };
-use crate::pack::CachedTree;
-use crate::terms::{NewEvent, Refusal, Release};
+use crate::pack::{CachedTree, PackError};
+use crate::terms::{Lease, NewEvent, Refusal, Release};
 
 /// Text of a task (source, input) that is in a blob may be this long.
 const MOST_TEXT: u64 = 1 << 30;
 /// Arguments up to this size are sent to the worker by its socket.
 const SMALL_ARGUMENTS: u64 = 64 << 10;
+/// A value up to this size is hashed in a few milliseconds.
+const LONG_TO_HASH: usize = 1 << 20;
+/// Why something was not done is a candidate's word at times; so much of it is told.
+const MOST_REASON: usize = 4 << 10;
 
 /// What became of a task here.
 pub(super) enum Ran {
@@ -50,9 +56,17 @@ struct Ready {
 impl<D: Dispatch + 'static> NodeAgent<D> {
     /// Runs a task. `cancel` is told when it is to be cancelled, `lost` when it is somebody else's.
     pub(super) async fn run_trial(&self, held: &Held, cancel: &Notify, lost: &Notify) -> Ran {
-        let ready = match self.prepare(&held.envelope).await {
+        let broken_off = self.broken_off(lost);
+        tokio::pin!(broken_off); // one for all of it: its time does not begin anew with each part
+        let ready = tokio::select! {
+            biased;
+            ready = self.prepare(&held.envelope) => ready,
+            ran = &mut broken_off => return ran,
+            () = cancel.notified() => return Ran::Committable(called_off(&held.lease)),
+        };
+        let ready = match ready {
             Ok(ready) => ready,
-            Err(why) => return self.not_run(held, why),
+            Err(why) => return self.not_run(held, &why),
         };
         let mut execution = match self.engine.submit(ready.call) {
             Ok(execution) => execution,
@@ -64,21 +78,20 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             }
             Err(error) => return self.engine_failed(&error),
         };
-        let answer = tokio::select! {
-            biased;
-            answer = &mut execution => answer,
-            () = lost.notified() => {
-                self.kill(execution).await;
-                return Ran::Lost;
-            }
-            () = cancel.notified() => {
-                execution.cancel();
-                execution.await
-            }
-            () = self.overdue() => {
-                self.kill(execution).await;
-                let reason = "the agent was told to end".to_owned();
-                return Ran::Back(Release::Uncounted { reason });
+        let mut is_cancelled = false;
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut execution => break answer,
+                ran = &mut broken_off => {
+                    self.kill(execution).await;
+                    return ran;
+                }
+                // Once: a second time would be without the grace it may have.
+                () = cancel.notified(), if !is_cancelled => {
+                    execution.cancel();
+                    is_cancelled = true;
+                }
             }
         };
         match answer {
@@ -86,9 +99,10 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 let error = outcome
                     .error
                     .map(|error| format!("{}: {}", error.kind, error.message));
+                let reason = error.unwrap_or_else(|| "it could not be set up".to_owned());
                 Ran::Back(Release::Refused {
                     refusal: Refusal::Setup,
-                    reason: error.unwrap_or_else(|| "it could not be set up".to_owned()),
+                    reason: shortened(reason, MOST_REASON),
                 })
             }
             Ok(mut outcome) => {
@@ -96,9 +110,25 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 let waited = u64::try_from(held.waited.as_nanos()).unwrap_or(u64::MAX);
                 let queue_ns = &mut outcome.metrics.queue_ns;
                 *queue_ns = queue_ns.map(|here| here.saturating_add(waited));
-                self.seal(held, outcome).await
+                tokio::select! {
+                    biased;
+                    ran = self.seal(held, outcome) => ran,
+                    ran = &mut broken_off => ran,
+                }
             }
             Err(error) => self.engine_failed(&error),
+        }
+    }
+
+    /// Until it is not to be gone on with, whatever it is about: a store may be slow (CL-7).
+    async fn broken_off(&self, lost: &Notify) -> Ran {
+        tokio::select! {
+            biased;
+            () = lost.notified() => Ran::Lost,
+            () = self.overdue() => {
+                let reason = "the agent was told to end".to_owned();
+                Ran::Back(Release::Uncounted { reason })
+            }
         }
     }
 
@@ -161,54 +191,27 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         })
     }
 
-    fn not_run(&self, held: &Held, why: NotRun) -> Ran {
+    pub(super) fn not_run(&self, held: &Held, why: &NotRun) -> Ran {
         let refused = |refusal| {
-            let reason = why.to_string();
+            let reason = shortened(why.to_string(), MOST_REASON);
             Ran::Back(Release::Refused { refusal, reason })
         };
-        let error = match &why {
+        let code = match why {
             NotRun::Unreadable(UnreadableTask::OtherProtocol { .. }) => {
                 return refused(Refusal::Protocol);
             }
             NotRun::OtherPython { .. } => return refused(Refusal::Setup),
-            NotRun::Unreadable(_) => TaskError {
-                code: ErrorCode::Invalid,
-                message: why.to_string(),
+            NotRun::Unreadable(_) => ErrorCode::Invalid,
+            NotRun::Blob(error) => match error.code() {
+                Some(code) => code,
+                None => return self.store_failed(&why.to_string()),
             },
-            NotRun::Blob(BlobError {
-                fault: Fault::Missing(_),
-                ..
-            }) => TaskError {
-                code: ErrorCode::BlobMissing,
-                message: why.to_string(),
-            },
-            NotRun::Blob(BlobError {
-                fault: Fault::Corrupt { .. },
-                ..
-            }) => TaskError {
-                code: ErrorCode::BlobCorrupt,
-                message: why.to_string(),
-            },
-            NotRun::Pack(_) => TaskError {
-                code: ErrorCode::Invalid,
-                message: why.to_string(),
-            },
-            NotRun::Blob(_) => return self.store_failed(&why.to_string()),
+            NotRun::Pack(error) if error.is_full() => return self.store_failed(&why.to_string()),
+            // The directory's archive is as good as ever; it is this agent's cache that is not.
+            NotRun::Pack(PackError::Cache { .. }) => return self.engine_failed(why),
+            NotRun::Pack(_) => ErrorCode::Invalid,
         };
-        Ran::Committable(self.error(held, error))
-    }
-
-    fn error(&self, held: &Held, error: TaskError) -> Ended {
-        let complete = json!({"verdict": null, "error": error.code.name()}).to_string();
-        Ended {
-            result: ResultEnvelope::of_error(
-                error,
-                held.lease.token,
-                &held.lease.consumer.to_string(),
-            ),
-            events: Vec::new(),
-            complete,
-        }
+        Ran::Committable(error_of(&held.lease, code, why))
     }
 
     /// What is large is stored and read back before anything is recorded (CL-17).
@@ -220,22 +223,23 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             agent: Some(self.config.agent.name().to_owned()),
             data: json!({"worker_id": outcome.metrics.worker_id}).to_string(),
         };
-        let consumer = held.lease.consumer.to_string();
-        let sealed = ResultEnvelope::seal(outcome, held.lease.token, &consumer);
+        let sealed = sealed(outcome, &held.lease).await;
         for piece in sealed.outgoing {
             let Some(store) = &self.store else {
-                let message = format!(
+                let problem = format!(
                     "a result of {} bytes does not fit, and this agent has no store: give it one with --blobs",
                     piece.blob.bytes
                 );
-                let error = TaskError {
-                    code: ErrorCode::NoStore,
-                    message,
-                };
-                return Ran::Committable(self.error(held, error));
+                return Ran::Committable(error_of(&held.lease, ErrorCode::NoStore, &problem));
             };
             if let Err(error) = store.keep_outgoing(piece).await {
-                return self.store_failed(&error.to_string());
+                return match (&error.fault, error.code()) {
+                    // Another run of it, here or elsewhere, would come to the same.
+                    (Fault::TooLarge { .. } | Fault::Source(_), Some(code)) => {
+                        Ran::Committable(error_of(&held.lease, code, &error))
+                    }
+                    _ => self.store_failed(&error.to_string()),
+                };
             }
         }
         Ran::Committable(Ended {
@@ -243,6 +247,41 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             events: vec![started],
             complete,
         })
+    }
+}
+
+/// An envelope of it. What takes long to hash is hashed on another thread: this one has leases to renew (CL-5).
+pub(super) async fn sealed(outcome: Outcome, lease: &Lease) -> Sealed {
+    let (token, consumer) = (lease.token, lease.consumer.to_string());
+    let bytes = outcome.value.as_ref().map_or(0, |value| value.body.len());
+    if bytes <= LONG_TO_HASH {
+        return ResultEnvelope::seal(outcome, token, &consumer);
+    }
+    let seal = move || ResultEnvelope::seal(outcome, token, &consumer);
+    let sealed = tokio::task::spawn_blocking(seal).await;
+    sealed.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+}
+
+/// A task that was cancelled before it began.
+fn called_off(lease: &Lease) -> Ended {
+    let outcome = cancelled();
+    let complete = json!({"verdict": outcome.verdict.name()}).to_string();
+    let sealed = ResultEnvelope::seal(outcome, lease.token, &lease.consumer.to_string());
+    Ended {
+        result: sealed.bytes,
+        events: Vec::new(),
+        complete,
+    }
+}
+
+/// That a task has no outcome, and never will have one.
+pub(super) fn error_of(lease: &Lease, code: ErrorCode, why: &dyn Display) -> Ended {
+    let message = shortened(why.to_string(), MOST_REASON);
+    let error = TaskError { code, message };
+    Ended {
+        result: ResultEnvelope::of_error(error, lease.token, &lease.consumer.to_string()),
+        events: Vec::new(),
+        complete: json!({"verdict": null, "error": code.name()}).to_string(),
     }
 }
 
@@ -260,7 +299,16 @@ pub(super) enum NotRun {
     #[error(transparent)]
     Blob(#[from] BlobError),
     #[error(transparent)]
-    Pack(#[from] crate::pack::PackError),
+    Pack(PackError),
+}
+
+impl From<PackError> for NotRun {
+    fn from(error: PackError) -> Self {
+        match error {
+            PackError::Blob(error) => Self::Blob(error),
+            error => Self::Pack(error),
+        }
+    }
 }
 
 impl NotRun {

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use super::listing::listing;
 use super::{PackError, lock, unpack};
-use crate::blobs::{Blob, BlobStore, Digest};
+use crate::blobs::{Blob, BlobStore, Digest, patiently};
 
 /// While it is being made.
 const BUILDING: &str = "building-";
@@ -80,7 +80,7 @@ impl TreeCache {
             return Err(PackError::Hostile(problem));
         }
         self.open_root()?;
-        let archive = store.get_file(blob, &self.root).await?;
+        let archive = patiently(|| store.get_file(blob, &self.root)).await?;
         let cache = self.clone();
         aside(move || cache.add(blob.digest, archive)).await
     }

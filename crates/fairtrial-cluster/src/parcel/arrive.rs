@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use fairtrial_exec::{Answer, Arguments, Call, Listener};
 
 use super::{named, waited};
-use crate::blobs::{Blob, BlobError, BlobStore, Digest, Fault, patiently};
+use crate::blobs::{Blob, BlobStore, Digest, patiently};
 use crate::envelope::{BlobUse, ErrorCode, TaskEnvelope, TaskError, UnreadableTask};
 use crate::pack::{CachedTree, PackError, TreeCache};
 
@@ -100,7 +100,8 @@ impl Host {
                     arrived.directories.push((blob.digest, tree));
                 } else {
                     let bytes = patiently(|| store.get(blob, MOST_BYTES)).await;
-                    arrived.beside.push((blob, bytes.map_err(unfetched)?));
+                    let bytes = bytes.map_err(|error| error.to_task_error())?;
+                    arrived.beside.push((blob, bytes));
                 }
             }
             Ok(())
@@ -193,18 +194,12 @@ fn unreadable(error: UnreadableTask) -> TaskError {
     }
 }
 
+/// What is wrong with the archive is final; what is wrong here may not be elsewhere.
 fn unpacked(error: PackError) -> TaskError {
-    TaskError {
-        code: ErrorCode::Invalid,
-        message: error.to_string(),
-    }
-}
-
-fn unfetched(error: BlobError) -> TaskError {
-    let code = match &error.fault {
-        Fault::Missing(_) => ErrorCode::BlobMissing,
-        Fault::Corrupt { .. } => ErrorCode::BlobCorrupt,
-        _ => ErrorCode::Other,
+    let code = match &error {
+        PackError::Blob(error) => return error.to_task_error(),
+        PackError::Cache { .. } => ErrorCode::Other,
+        _ => ErrorCode::Invalid,
     };
     let message = error.to_string();
     TaskError { code, message }

@@ -2,8 +2,8 @@
 
 use fairtrial_exec::{Answer, Body, EngineError, ResultFile, Verdict, Writers};
 
-use super::{Packer, named, store_failed, waited};
-use crate::blobs::{Blob, BlobStore};
+use super::{Packer, named, waited};
+use crate::blobs::{Blob, BlobError, BlobStore};
 use crate::envelope::{ErrorCode, Outgoing, OutgoingBody, ResultEnvelope, TaskError};
 use crate::names::{StreamId, Token};
 
@@ -63,10 +63,7 @@ impl Reply {
                 .collect(),
             Some(store) => match keep(store, sealed.outgoing) {
                 Ok(()) => Vec::new(),
-                Err(error) => {
-                    let message = error.to_string();
-                    return Self::of_error("failed", ErrorCode::Lost, message, attempt, node);
-                }
+                Err(error) => return Self::unrun(error, attempt, node),
             },
         };
         Self {
@@ -76,11 +73,11 @@ impl Reply {
         }
     }
 
-    /// Of a parcel that could not be run.
+    /// Of a parcel that could not be run, or whose outcome could not be stored.
     #[must_use]
     pub fn unrun(error: TaskError, attempt: Attempt, node: &str) -> Self {
         let kind = match error.code {
-            ErrorCode::Other => "failed", // a store that could not be reached
+            ErrorCode::Other | ErrorCode::Lost => "failed", // a store that could not be reached
             _ => "error",
         };
         Self::of_error(kind, error.code, error.message, attempt, node)
@@ -102,14 +99,23 @@ impl Reply {
     }
 }
 
-fn keep(store: &BlobStore, outgoing: Vec<Outgoing>) -> Result<(), EngineError> {
-    waited(async {
+fn keep(store: &BlobStore, outgoing: Vec<Outgoing>) -> Result<(), TaskError> {
+    let kept = waited(async {
         for piece in outgoing {
             store.keep_outgoing(piece).await?;
         }
         Ok(())
-    })?
-    .map_err(store_failed)
+    });
+    let kept = kept.map_err(|error| lost(error.to_string()))?;
+    kept.map_err(|error: BlobError| match error.code() {
+        Some(_) => error.to_task_error(),
+        None => lost(error.to_string()),
+    })
+}
+
+fn lost(message: String) -> TaskError {
+    let code = ErrorCode::Lost;
+    TaskError { code, message }
 }
 
 impl Packer {
@@ -132,7 +138,7 @@ impl Packer {
             let body = match (at, &self.store) {
                 (Some(at), _) => self.body(&beside[at].1)?,
                 (None, Some(store)) => {
-                    let got = waited(store.get(*blob, u64::MAX))?.map_err(store_failed)?;
+                    let got = waited(store.get(*blob, u64::MAX))??;
                     self.body(&got)?
                 }
                 (None, None) => return Err(missing(blob).into()),

@@ -33,7 +33,7 @@ fn backend(
         server_timeout: options.server_timeout,
         lease: options.lease,
         spill: SpillPolicy {
-            dir: SpillDir::new(&std::env::temp_dir()),
+            dir: SpillDir::new(std::env::temp_dir()),
             memfd_cap_bytes: u64::MAX,
             memory_limit_bytes: None,
         },

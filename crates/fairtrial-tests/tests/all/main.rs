@@ -12,6 +12,7 @@ mod cluster_chaos;
 mod cluster_cli;
 mod cluster_pickles;
 mod cluster_recipes;
+mod cluster_results;
 mod cluster_users;
 mod command;
 mod config;

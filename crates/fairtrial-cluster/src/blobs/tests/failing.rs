@@ -30,6 +30,7 @@ async fn a_blob_that_cannot_be_stored_says_why() {
         (Act::Status(401, ""), "denied"),
         (Act::Status(405, ""), "denied"),
         (Act::Status(507, ""), "full"),
+        (Act::Crowded(1), "full"),
         (Act::Status(403, QUOTA), "full"),
         (Act::Status(413, ""), "too large"),
         (Act::Status(500, ""), "unreachable"),

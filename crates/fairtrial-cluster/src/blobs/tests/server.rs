@@ -27,6 +27,8 @@ pub(crate) enum Speaks {
 pub(crate) enum Act {
     /// Answered with this status, before any of a body is read.
     Status(u16, &'static str),
+    /// Has no room for a body of more than so many bytes.
+    Crowded(u64),
     /// Says nothing until the client leaves.
     Hang,
     /// Gives half of the body, then says nothing.
@@ -157,7 +159,10 @@ impl Shared {
             self.heads.lock().expect("nothing panics").push(line);
             let act = *self.act.lock().expect("nothing panics");
             let act = act.filter(|(method, _)| *method == head.method);
-            let act = act.map(|(_, act)| act);
+            let act = act.map(|(_, act)| match act {
+                Act::Crowded(most) if head.length() > most => Act::Status(507, ""),
+                act => act,
+            });
             match act {
                 Some(Act::Leave) => return Ok(()),
                 Some(Act::Hang) => return stream.read(&mut [0]).map(drop),

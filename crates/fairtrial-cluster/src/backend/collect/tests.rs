@@ -1,0 +1,146 @@
+//! Results on their way to those who wait, in memory and with a store in a directory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fairtrial_exec::{Answer, Captured, Observers, SpillDir, SpillPolicy};
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::backend::coordinator::Outstanding;
+use crate::backend::{ClusterConfig, OnFull, cancelled};
+use crate::blobs::BlobStore;
+use crate::memory::MemoryDispatch;
+use crate::names::{Class, QueueName, StreamId, Token};
+use crate::terms::Task;
+
+fn coordinator(store: &Path) -> Rc<Coordinator<MemoryDispatch>> {
+    let url = format!("file://{}", store.display());
+    let config = ClusterConfig {
+        queue: QueueName::new("q").expect("a name"),
+        named: true,
+        class: Class::Cpu,
+        weight: 1,
+        max_queue: 100,
+        max_inflight: None,
+        on_full: OnFull::Wait,
+        server_timeout: Duration::from_secs(60),
+        lease: Duration::from_secs(30),
+        spill: SpillPolicy {
+            dir: SpillDir::new(store.join("spill")),
+            memfd_cap_bytes: u64::MAX,
+            memory_limit_bytes: None,
+        },
+        python: None,
+    };
+    let store = BlobStore::open(&url, &Default::default()).expect("a store");
+    let observers = Arc::<Observers>::default();
+    Coordinator::new(MemoryDispatch::new(), Some(store), config, observers)
+}
+
+fn task() -> Task {
+    let queue = QueueName::new("q").expect("a name");
+    Task {
+        id: TaskId::of(&queue, "key", b"{}"),
+        class: Class::Cpu,
+        envelope: b"{}".to_vec(),
+        queue_timeout: None,
+    }
+}
+
+/// One more who waits for it.
+fn joined(coordinator: &Coordinator<MemoryDispatch>, call: u64) -> oneshot::Receiver<Answer> {
+    let (sender, receiver) = oneshot::channel();
+    let mut state = coordinator.state.borrow_mut();
+    let outstanding = state.outstanding.entry(task().id);
+    let outstanding = outstanding.or_insert_with(|| Outstanding::new(task(), false));
+    let listener: Box<dyn Listener> = Box::new(sender);
+    outstanding.waiting.push((CallId(call), listener));
+    receiver
+}
+
+/// A result whose output is too long for its envelope and the same on both streams, as an agent stores and commits it.
+async fn recorded(coordinator: &Coordinator<MemoryDispatch>) -> Vec<u8> {
+    let output = Captured {
+        head: vec![b'x'; 200_000],
+        ..Captured::default()
+    };
+    let outcome = Outcome {
+        stdout: output.clone(),
+        stderr: output,
+        ..cancelled()
+    };
+    let token = Token {
+        entry: StreamId { ms: 1, seq: 1 },
+        delivery: 1,
+    };
+    let sealed = ResultEnvelope::seal(outcome, token, "a/b/0");
+    assert_eq!(sealed.outgoing.len(), 2);
+    let store = coordinator.store.as_ref().expect("it has one");
+    for piece in sealed.outgoing {
+        store.keep_outgoing(piece).await.expect("it is stored");
+    }
+    sealed.bytes
+}
+
+fn told(receiver: &mut oneshot::Receiver<Answer>) -> Answer {
+    receiver.try_recv().expect("it was told")
+}
+
+/// CL-13: equal pieces have one blob, and each is in the outcome.
+#[tokio::test]
+async fn the_same_output_on_both_streams_arrives_twice() {
+    let store = tempfile::tempdir().expect("a directory");
+    let coordinator = coordinator(store.path());
+    let bytes = recorded(&coordinator).await;
+    let mut receiver = joined(&coordinator, 1);
+    coordinator.give_out(task().id, &bytes).await;
+    let outcome = told(&mut receiver).expect("an outcome");
+    assert_eq!(outcome.stdout.head, vec![b'x'; 200_000]);
+    assert_eq!(outcome.stderr.head, outcome.stdout.head);
+    assert_eq!(coordinator.state.borrow().delivered, [task().id]);
+}
+
+/// CL-14: whoever joins a task while its result is fetched is told as the others are.
+#[tokio::test]
+async fn who_joins_while_a_blob_is_fetched_is_told_too() {
+    let store = tempfile::tempdir().expect("a directory");
+    let coordinator = coordinator(store.path());
+    let bytes = recorded(&coordinator).await;
+    let mut first = joined(&coordinator, 1);
+    // The first to be polled waits for the store by then.
+    let (_, mut second) = tokio::join!(
+        biased;
+        coordinator.give_out(task().id, &bytes),
+        async { joined(&coordinator, 2) }
+    );
+    for receiver in [&mut first, &mut second] {
+        assert!(told(receiver).is_ok_and(|outcome| outcome.stderr.head.len() == 200_000));
+    }
+    assert!(coordinator.state.borrow().outstanding.is_empty());
+}
+
+/// CL-32: what could not be fetched just now is not dropped from the server; what never can be, is.
+#[tokio::test]
+async fn a_result_that_could_not_be_read_stays() {
+    let store = tempfile::tempdir().expect("a directory");
+    let (root, away) = (store.path().join("blobs"), store.path().join("away"));
+    std::fs::create_dir(&root).expect("a directory");
+    let coordinator = coordinator(&root);
+    let bytes = recorded(&coordinator).await;
+    std::fs::rename(&root, &away).expect("it is ours");
+    let mut receiver = joined(&coordinator, 1);
+    coordinator.give_out(task().id, &bytes).await;
+    let error = told(&mut receiver).expect_err("the store is away");
+    assert!(error.to_string().ends_with("(blobs)"), "{error}");
+    // Told of its end once more, it is not taken for given out.
+    coordinator.give_out(task().id, &bytes).await;
+    assert!(coordinator.state.borrow().delivered.is_empty());
+    assert!(coordinator.was_cut_short.get(), "the queue is not deleted");
+    std::fs::create_dir(&root).expect("a directory");
+    let mut receiver = joined(&coordinator, 2);
+    coordinator.give_out(task().id, &bytes).await;
+    let error = told(&mut receiver).expect_err("nothing is in it");
+    assert!(error.to_string().ends_with("(blob_missing)"), "{error}");
+    assert_eq!(coordinator.state.borrow().delivered, [task().id]);
+}

@@ -1,0 +1,48 @@
+//! A backend, in memory.
+
+use fairtrial_exec::{SpillDir, Verdict};
+
+use super::*;
+use crate::memory::MemoryDispatch;
+
+fn backend(on_full: OnFull) -> ClusterBackend<MemoryDispatch> {
+    let config = ClusterConfig {
+        queue: QueueName::new("q").expect("a name"),
+        named: false,
+        class: Class::Cpu,
+        weight: 1,
+        max_queue: 1,
+        max_inflight: None,
+        on_full,
+        server_timeout: Duration::from_secs(60),
+        lease: Duration::from_secs(30),
+        spill: SpillPolicy {
+            dir: SpillDir::new(std::env::temp_dir()),
+            memfd_cap_bytes: u64::MAX,
+            memory_limit_bytes: None,
+        },
+        python: None,
+    };
+    ClusterBackend::new(MemoryDispatch::new(), None, config)
+}
+
+/// CL-33: a full queue makes calls wait; only whoever asked for it is told.
+#[tokio::test]
+async fn a_full_queue_is_an_error_only_if_that_was_asked_for() {
+    for (on_full, says) in [
+        (OnFull::Error, Some("queue `q` is full (full)")),
+        (OnFull::Wait, None),
+    ] {
+        let backend = backend(on_full);
+        let call = || Call::command(["true"]);
+        let first = backend.submit(call()).expect("it is taken");
+        let mut second = backend.submit(call()).expect("it is taken");
+        let told = tokio::time::timeout(Duration::from_secs(2), &mut second).await;
+        let error = told.ok().map(|told| told.expect_err("there is no room"));
+        assert_eq!(error.map(|error| error.to_string()).as_deref(), says);
+        first.cancel();
+        let ended = tokio::time::timeout(Duration::from_secs(30), first).await;
+        let ended = ended.expect("in time").expect("an outcome");
+        assert_eq!(ended.verdict, Verdict::Cancelled);
+    }
+}
