@@ -4,6 +4,7 @@
 //! Knows no study: queue, task key, weight and class are plain values. Never starts a process and never prints.
 
 mod answers;
+mod away;
 mod backend;
 mod blobs;
 mod dispatch;

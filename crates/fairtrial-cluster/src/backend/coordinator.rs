@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use super::line::InLine;
 use super::{ClusterConfig, Command};
 use crate::answers::{Kept, Opened, StoredEvent};
+use crate::away::Away;
 use crate::blobs::{Blob, BlobStore};
 use crate::dispatch::{Dispatch, DispatchError};
 use crate::jitter::{Backoff, jittered, nonce};
@@ -49,7 +50,9 @@ pub(super) struct Coordinator<D> {
     pub(super) results: Notify,
     /// The queue is open, and events are read from here.
     pub(super) opened: Cell<Option<StreamId>>,
-    away: RefCell<Option<Instant>>,
+    away: RefCell<Away>,
+    /// Tasks that were given up without an end.
+    given_up: Cell<usize>,
     /// Why no call can be run any more.
     pub(super) failed: RefCell<Option<DispatchError>>,
 }
@@ -143,18 +146,23 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             results: Notify::new(),
             opened: Cell::new(None),
             away: RefCell::default(),
+            given_up: Cell::new(0),
             failed: RefCell::default(),
         })
     }
 
-    /// Until it is shut down.
-    pub(super) async fn run(self: Rc<Self>, mut commands: mpsc::UnboundedReceiver<Command>) {
+    /// Until it is shut down. How many tasks are then with the server whose ends it does not know.
+    pub(super) async fn run(
+        self: Rc<Self>,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+    ) -> usize {
         let duties = [
             tokio::task::spawn_local(self.clone().keep_open()),
             tokio::task::spawn_local(self.clone().read_events()),
             tokio::task::spawn_local(self.clone().submit_line()),
             tokio::task::spawn_local(self.clone().collect_results()),
             tokio::task::spawn_local(self.clone().check_now_and_then()),
+            tokio::task::spawn_local(self.clone().look_for_agents()),
         ];
         let mut ending: Vec<oneshot::Sender<()>> = Vec::new();
         let mut deadline: Option<Instant> = None;
@@ -189,6 +197,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         }
         duties.iter().for_each(tokio::task::JoinHandle::abort);
         self.give_up_rest();
+        let left = self.given_up.get();
         if self.opened.get().is_some() {
             self.drop_delivered(0).await;
             self.dispatch
@@ -198,9 +207,10 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         }
         self.observers.tell(Event::Shutdown);
         drop(ending); // whoever waits is told
+        left
     }
 
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         let state = self.state.borrow();
         state.preparing.is_empty() && state.outstanding.is_empty()
     }
@@ -339,9 +349,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     // -- the server
 
     pub(super) fn reached(&self) {
-        if let Some(since) = self.away.borrow_mut().take() {
-            log::info!("the server is back after {:?}", since.elapsed());
-        }
+        self.away.borrow_mut().reached(Instant::now());
     }
 
     /// The server did not answer, or refused: after too long nothing can be run any more.
@@ -349,11 +357,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         let lasting = match &error {
             DispatchError::Unreachable { .. } => {
                 let mut away = self.away.borrow_mut();
-                let since = *away.get_or_insert_with(|| {
-                    log::warn!("{error}; trying again");
-                    Instant::now()
-                });
-                since.elapsed() > self.config.server_timeout
+                away.missed(Instant::now(), &error, "trying again") > self.config.server_timeout
             }
             _ => true,
         };
@@ -407,6 +411,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 std::mem::take(&mut state.outstanding),
             )
         };
+        self.given_up.set(self.given_up.get() + outstanding.len());
         for (call, preparing) in preparing {
             self.tell(call, preparing.listener, Err(error()));
         }
