@@ -30,8 +30,9 @@ use crate::terminal::{Shown, counted};
 /// How long the record of what was killed may take; a disk that takes longer has failed.
 const RECORDING: Duration = Duration::from_secs(5);
 
-/// How long agents may take, beyond the grace of what they run, to say that it is cancelled (CL-56).
-const CANCELLING: Duration = Duration::from_secs(5);
+/// How long agents may take, beyond the grace of what they run, to say that it has ended. Then the queue is cancelled as a
+/// whole, which the backend waits 5 s for (CL-56).
+const CANCELLING: Duration = Duration::from_secs(1);
 
 /// Runs the study that `args` name.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
@@ -288,7 +289,7 @@ fn perform(
             stop.send_replace(Stop::Now);
             // What is killed now is recorded.
             let recorded = tokio::time::timeout(RECORDING, running);
-            _ = tokio::join!(engine::stop(&backend), recorded);
+            _ = tokio::join!(engine::stop_within(&backend, backend.patience()), recorded);
             return Err(backend.explain(Failure::Interrupted));
         };
         drop(stop);

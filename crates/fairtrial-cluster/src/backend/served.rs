@@ -27,11 +27,26 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             }
             // Whoever waits for the server says so already.
             if let Ok(nodes) = self.dispatch.nodes().await {
-                alone.look(&nodes, self.config.class);
+                let class = self.config.class;
+                match alone.news(is_served(&nodes, class)) {
+                    Some(Served::Not) => log::warn!(
+                        "no agent serves calls of class `{class}`; waiting for one: \
+                         fairtrial agent --class {class} ..."
+                    ),
+                    Some(Served::Again) => log::info!("an agent serves calls of class `{class}`"),
+                    None => {}
+                }
                 wait = LOOK_EVERY;
             }
         }
     }
+}
+
+/// What is to be said.
+#[derive(Debug, PartialEq, Eq)]
+enum Served {
+    Not,
+    Again,
 }
 
 /// What was said.
@@ -41,16 +56,15 @@ struct Alone {
 }
 
 impl Alone {
-    /// Says what is new.
-    fn look(&mut self, nodes: &Nodes, class: Class) {
-        match (is_served(nodes, class), self.said) {
-            (false, false) => log::warn!(
-                "no agent serves calls of class `{class}`; waiting for one: `fairtrial agent --class {class} ...`"
-            ),
-            (true, true) => log::info!("an agent serves calls of class `{class}`"),
-            _ => return,
+    /// What is new, if anything is.
+    fn news(&mut self, is_served: bool) -> Option<Served> {
+        let is_news = is_served == self.said;
+        self.said = !is_served;
+        match (is_news, is_served) {
+            (false, _) => None,
+            (true, false) => Some(Served::Not),
+            (true, true) => Some(Served::Again),
         }
-        self.said = !self.said;
     }
 }
 
@@ -77,6 +91,17 @@ mod tests {
             live: vec![node],
             ..Nodes::default()
         }
+    }
+
+    /// CL-38
+    #[test]
+    fn it_is_said_once_that_nobody_serves() {
+        let mut alone = Alone::default();
+        let looks = [true, false, false, true, true, false];
+        let said = looks.map(|is_served| alone.news(is_served));
+        use Served::{Again, Not};
+        let news = [None, Some(Not), None, Some(Again), None, Some(Not)];
+        assert_eq!(said, news);
     }
 
     /// CL-38

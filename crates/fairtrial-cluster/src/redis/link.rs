@@ -210,8 +210,8 @@ impl Link {
             let address = self.endpoint.address();
             return DispatchError::Unsuited { address, problem };
         }
-        if error.code().is_some_and(|code| FOR_NOW.contains(&code)) {
-            return self.unreachable(format!("it refuses for now: {text}"));
+        if let Some(code) = error.code().filter(|code| FOR_NOW.contains(code)) {
+            return self.unreachable(format!("it refuses for now ({code}): {text}"));
         }
         match error.kind() {
             ErrorKind::Io | ErrorKind::Parse => self.unreachable(text),

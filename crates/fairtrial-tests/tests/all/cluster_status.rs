@@ -25,7 +25,9 @@ async fn the_status_tells_how_many_slots_are_busy_now() {
     };
     let shell = Shell::new();
     let _agent = agent(&shell, &server, "one", &["--slots", "3"]);
-    let told = agent_status(&shell, &server, "one");
+    let known = || agent_status(&shell, &server, "one");
+    wait_until("it is known", || !known().is_null()).await;
+    let told = known();
     assert_eq!((&told["slots"], &told["busy"]), (&json!(3), &json!(0)));
     assert_eq!(told["level"], "none");
     assert_eq!(told["classes"], json!(["cpu"]));
@@ -54,8 +56,9 @@ async fn the_status_tells_when_an_agent_gave_its_last_sign() {
     };
     let shell = Shell::new();
     let one = agent(&shell, &server, "one", &["--slots", "1"]);
-    one.signal(Signal::STOP);
     let last_sign = || agent_status(&shell, &server, "one")["last_sign_s"].as_f64();
+    wait_until("it is known", || last_sign().is_some()).await;
+    one.signal(Signal::STOP);
     let first = last_sign().expect("a time");
     assert!((0.0..30.0).contains(&first), "{first}");
     wait_until("it is older", || last_sign() > Some(first + 1.0)).await;

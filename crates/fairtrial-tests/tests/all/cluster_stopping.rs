@@ -129,6 +129,7 @@ async fn jobs_are_how_many_calls_run_at_a_time_over_all_agents() {
     };
     let two = Some((Some(2), Some(3)));
     wait_until("all are there", || known() == two).await;
+    wait_until("two began", || begun(&shell).len() == 2).await;
     // Free slots serve somebody else meanwhile.
     let calls: Vec<_> = (0..10)
         .map(|id| serde_json::json!({"id": id, "argv": ["true"]}))
