@@ -10,7 +10,7 @@ use fairtrial_exec::{
 };
 
 use crate::failure::Failure;
-use crate::{cluster, log_lines};
+use crate::{cluster, engine, log_lines};
 
 /// What `--backend` names.
 pub(crate) enum AnyBackend {
@@ -21,6 +21,9 @@ pub(crate) enum AnyBackend {
 }
 
 const OPTION: &str = "--backend";
+
+/// What was cancelled may take 5 s to say so (CL-56).
+const REMOTE_PATIENCE: Duration = Duration::from_secs(6);
 
 impl AnyBackend {
     /// The backend of this URL; without one, this machine. `queue` is a name that a later process may come back to.
@@ -55,7 +58,7 @@ impl AnyBackend {
             max_inflight: at_a_time.or(options.max_inflight),
             on_full: options.on_full,
             server_timeout: options.server_timeout,
-            lease: options.lease.max(Duration::from_millis(100)),
+            lease: options.lease,
             spill: SpillPolicy {
                 dir: SpillDir::new(&config.spill_dir),
                 memfd_cap_bytes: config.memfd_cap_bytes.unwrap_or(u64::MAX),
@@ -72,6 +75,24 @@ impl AnyBackend {
     /// Whether it is this machine.
     pub(crate) fn is_local(url: Option<&str>) -> bool {
         matches!(url, None | Some("local"))
+    }
+
+    /// How long it may take to stop: agents are told by way of a server.
+    pub(crate) fn patience(&self) -> Duration {
+        match self {
+            Self::Local(_) => engine::PATIENCE,
+            Self::Redis(_) => REMOTE_PATIENCE,
+        }
+    }
+
+    /// Why a command ended that this one ran calls for: whoever interrupts is told what became of them.
+    pub(crate) fn explain(&self, failure: Failure) -> Failure {
+        match (failure, self) {
+            (Failure::Interrupted, Self::Redis(backend)) if backend.has_left_calls() => {
+                Failure::LeftCalls
+            }
+            (failure, _) => failure,
+        }
     }
 
     /// As records name it: never with a password.

@@ -40,9 +40,14 @@ pub(crate) fn dispatch(option: &str, url: &str) -> Result<RedisDispatch, Failure
     RedisDispatch::new(endpoint).map_err(failure)
 }
 
-/// What the server, or the way there, stood in the way with.
+/// What the server, or the way there, stood in the way with, in one line.
 pub(crate) fn failure(error: DispatchError) -> Failure {
-    Failure::attempting("the cluster failed")(error)
+    let hint = match error {
+        DispatchError::Unreachable { .. } => "; does it run there, and is it reached from here?",
+        DispatchError::Denied { .. } => "; docs/cluster/users.acl has what users need",
+        _ => "",
+    };
+    Failure::Check(format!("{error}{hint}"))
 }
 
 /// The store named, or the one that all of this user's on this machine share.

@@ -38,7 +38,7 @@ pub(crate) fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T
 }
 
 /// How long an engine that was told to stop at once may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Ends a backend that has nothing left to do.
 pub(crate) async fn finish(backend: &impl Backend) {
@@ -48,8 +48,13 @@ pub(crate) async fn finish(backend: &impl Backend) {
 /// Stops a backend whatever it is doing. One that does not answer is left as it is: this process is about to end, and
 /// the launcher, which watches it, takes everything else along.
 pub(crate) async fn stop<B: Backend>(backend: &Arc<B>) {
+    stop_within(backend, PATIENCE).await;
+}
+
+/// The same, for one that may take longer.
+pub(crate) async fn stop_within<B: Backend>(backend: &Arc<B>, patience: Duration) {
     let stopping = backend.shutdown(Shutdown::now());
-    if tokio::time::timeout(PATIENCE, stopping).await.is_err() {
+    if tokio::time::timeout(patience, stopping).await.is_err() {
         // Never dropped, for that would wait for the engine again.
         std::mem::forget(backend.clone());
     }

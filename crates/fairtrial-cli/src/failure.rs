@@ -13,6 +13,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// What was asked for cannot be done on the base: one line, as above, of what only running it showed.
     Base(String),
+    /// What a command checks before its work did not hold: one line, with a hint.
+    Check(String),
     /// The machine or the engine stood in the way.
     Engine {
         /// What was attempted.
@@ -22,6 +24,8 @@ pub(crate) enum Failure {
     },
     /// SIGINT, SIGTERM or SIGHUP; whatever ran was killed.
     Interrupted,
+    /// The same, and agents could not be told of it in time.
+    LeftCalls,
 }
 
 impl Failure {
@@ -45,8 +49,8 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::BadUsage,
-            Self::Base(_) | Self::Engine { .. } => ExitCode::EngineFailed,
-            Self::Interrupted => ExitCode::Interrupted,
+            Self::Base(_) | Self::Check(_) | Self::Engine { .. } => ExitCode::EngineFailed,
+            Self::Interrupted | Self::LeftCalls => ExitCode::Interrupted,
         }
     }
 }

@@ -28,6 +28,11 @@ impl Interrupt {
 
     /// Resolves at the next of the signals.
     pub(crate) async fn received(&mut self) {
+        self.was_int().await;
+    }
+
+    /// Resolves at the next of the signals: whether that was SIGINT.
+    pub(crate) async fn was_int(&mut self) -> bool {
         let hup = async {
             match &mut self.hup {
                 Some(hup) => hup.recv().await,
@@ -35,17 +40,9 @@ impl Interrupt {
             }
         };
         tokio::select! {
-            _ = self.int.recv() => {}
-            _ = self.term.recv() => {}
-            _ = hup => {}
-        }
-    }
-
-    /// Resolves at the next of the signals: whether that was SIGINT.
-    pub(crate) async fn which(&mut self) -> bool {
-        tokio::select! {
             _ = self.int.recv() => true,
             _ = self.term.recv() => false,
+            _ = hup => false,
         }
     }
 

@@ -24,7 +24,12 @@ pub(crate) fn failure(failure: &Failure) -> ExitCode {
 fn failure_text(failure: &Failure) -> String {
     match failure {
         Failure::Usage(line) | Failure::Base(line) => format!("{line}\n"),
+        Failure::Check(line) => format!("error: {line}\n"),
         Failure::Interrupted => "interrupted: what was running has been killed\n".into(),
+        Failure::LeftCalls => {
+            "interrupted: no answer to the cancellation; agents may still run what they had\n"
+                .into()
+        }
         Failure::Engine { attempt, cause } => {
             let mut text = format!("error: {attempt}\n");
             let mut next: Option<&dyn Error> = Some(&**cause);

@@ -177,7 +177,7 @@ pub enum Place {
     Missing,
 }
 
-/// To `announce`, `refresh_node` and `remove_node`.
+/// To `announce` and `remove_node`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announced {
     /// Done.
@@ -191,6 +191,8 @@ pub enum Announced {
 pub struct Nodes {
     /// Those that gave a sign in the last 30 s.
     pub live: Vec<Node>,
+    /// When each of these last did, in ms of the server's clock; none if it does not say.
+    pub seen_ms: Vec<Option<u64>>,
     /// Names of those that did not, and did not say that they end.
     pub lost: Vec<String>,
 }
@@ -263,10 +265,12 @@ pub struct QueueStatus {
     pub dead: u64,
     /// How long the oldest that was never handed out has waited.
     pub oldest_wait: Option<Duration>,
-    /// Results ever recorded: read it twice for a rate.
+    /// Results ever recorded.
     pub recorded: u64,
-    /// Who holds it, and how long ago it last said so.
-    pub owner: Option<(Owner, Duration)>,
+    /// How many lately, and in what time: their rate. None if the server tells no time.
+    pub lately: Option<(u64, Duration)>,
+    /// Who holds it, and how long ago it last said so, if that is known.
+    pub owner: Option<(Owner, Option<Duration>)>,
     /// `open`, `paused`, `cancelled`, `closed`.
     pub state: String,
 }
@@ -278,16 +282,16 @@ pub struct ServerStatus {
     pub name: String,
     /// Of that.
     pub version: String,
-    /// Bytes used.
-    pub used_memory: u64,
-    /// Most bytes it may use; 0 if unlimited.
-    pub max_memory: u64,
+    /// Bytes used; none if it does not say.
+    pub used_memory: Option<u64>,
+    /// Most bytes it may use; 0 if unlimited, none if it does not say.
+    pub max_memory: Option<u64>,
     /// What it does then.
     pub memory_policy: String,
     /// Whether every write is appended to a file.
     pub append_only: bool,
     /// Whether it is part of a Redis Cluster.
     pub cluster_mode: bool,
-    /// Its clock, in ms since 1970.
-    pub time_ms: u64,
+    /// Its clock, in ms since 1970; none if it does not say.
+    pub time_ms: Option<u64>,
 }

@@ -7,12 +7,13 @@ mod collect;
 mod coordinator;
 mod leftovers;
 mod line;
+mod served;
 mod submit;
 mod too_long;
 mod verdicts;
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -91,6 +92,8 @@ pub struct ClusterBackend<D> {
     config: ClusterConfig,
     store: Option<BlobStore>,
     observers: Arc<Observers>,
+    /// What its thread could not tell the end of is still somewhere.
+    left_behind: Arc<AtomicBool>,
     next_call: AtomicU64,
     // A plain mutex: held to read or change one word, never across a wait.
     state: Mutex<State<D>>,
@@ -124,6 +127,7 @@ impl<D: Dispatch + 'static> ClusterBackend<D> {
             config,
             store,
             observers: Arc::default(),
+            left_behind: Arc::default(),
             next_call: AtomicU64::new(1),
             state: Mutex::new(State::New(dispatch)),
         }
@@ -173,6 +177,17 @@ impl<D: Dispatch + 'static> ClusterBackend<D> {
             State::New(_) | State::Running { .. } => false,
             State::Ended { thread, .. } => thread.as_ref().is_none_or(JoinHandle::is_finished),
         }
+    }
+
+    /// Whether agents may still run calls of this backend's although it was shut down: it does not know their ends.
+    #[must_use]
+    pub fn has_left_calls(&self) -> bool {
+        let is_over = match &*self.lock() {
+            State::New(_) => true,
+            State::Running { .. } => false,
+            State::Ended { thread, .. } => thread.as_ref().is_none_or(JoinHandle::is_finished),
+        };
+        !is_over || self.left_behind.load(Ordering::Relaxed)
     }
 
     /// Whether this runs in a handler of an event of this backend's.
@@ -226,7 +241,7 @@ impl<D: Dispatch + 'static> ClusterBackend<D> {
     fn start(&self, dispatch: D) -> Result<(Arc<Commands>, JoinHandle<()>), EngineError> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let (config, store) = (self.config.clone(), self.store.clone());
-        let observers = self.observers.clone();
+        let (observers, left_behind) = (self.observers.clone(), self.left_behind.clone());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -236,9 +251,9 @@ impl<D: Dispatch + 'static> ClusterBackend<D> {
             .spawn(move || {
                 let local = tokio::task::LocalSet::new();
                 local.block_on(&runtime, async move {
-                    Coordinator::new(dispatch, store, config, observers)
-                        .run(receiver)
-                        .await;
+                    let coordinator = Coordinator::new(dispatch, store, config, observers);
+                    let left = coordinator.run(receiver).await;
+                    left_behind.store(left > 0, Ordering::Relaxed);
                 });
             })
             .map_err(EngineError::io("starting the cluster's thread"))?;

@@ -1,9 +1,11 @@
 //! Calls past one machine. Redis Streams hand out leased work and take results; an agent on each node runs it by the
 //! local engine; blobs carry what is large.
 //!
-//! Knows no study: queue, task key, weight and class are plain values. Never starts a process and never prints.
+//! Knows no study: queue, task key, weight and class are plain values. Starts processes by the local engine alone, and never
+//! prints.
 
 mod answers;
+mod away;
 mod backend;
 mod blobs;
 mod dispatch;

@@ -429,7 +429,7 @@ impl Dispatch for MemoryDispatch {
     async fn server_status(&self) -> Answered<ServerStatus> {
         Ok(ServerStatus {
             name: "memory".to_owned(),
-            time_ms: self.server().now_ms,
+            time_ms: Some(self.server().now_ms),
             ..ServerStatus::default()
         })
     }

@@ -16,12 +16,13 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fairtrial_exec::{Backend as _, Level, LocalBackend, LockError, MachineLock, Shutdown};
 use tokio::sync::{Notify, watch};
 
 use crate::answers::Announced;
+use crate::away::Away;
 use crate::blobs::BlobStore;
 use crate::dispatch::{Dispatch, DispatchError};
 use crate::names::{Agent, Class, QueueName, TaskId};
@@ -117,7 +118,7 @@ pub struct NodeAgent<D> {
     /// Engine failures in a row (CL-10).
     failures: Cell<u32>,
     /// Since when the server is away.
-    away: RefCell<Option<(Instant, DispatchError)>>,
+    away: RefCell<Away>,
     ended: RefCell<Option<NodeError>>,
     over: Notify,
 }

@@ -46,6 +46,9 @@ impl Default for Options {
     }
 }
 
+/// No lease is shorter.
+const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+
 /// An option that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{key}`: {problem}")]
@@ -124,7 +127,8 @@ impl Options {
                 }
             }
             "server_timeout" => self.server_timeout = time()?,
-            "lease" => self.lease = time()?,
+            // What is shorter could not be renewed in time on any machine.
+            "lease" => self.lease = time()?.max(SHORTEST_LEASE),
             _ => return Err(bad(format!("is no option; there are {}", KEYS.join(", ")))),
         }
         Ok(())
@@ -151,6 +155,7 @@ mod tests {
             (Some(2), OnFull::Error)
         );
         assert_eq!(options.server_timeout, Duration::from_secs(5));
+        assert_eq!(options.lease, Duration::from_secs(9));
         assert_eq!(options.blobs.as_deref(), Some("file:///shared"));
         for (query, key) in [
             ("maxqueue=3", "maxqueue"),
@@ -161,5 +166,13 @@ mod tests {
             let refused = Options::from_url(&format!("redis://h:1?{query}")).unwrap_err();
             assert_eq!(refused.key, key);
         }
+    }
+
+    /// CL-55: whoever sets it, in a URL or in Python.
+    #[test]
+    fn no_lease_is_shorter_than_what_can_be_renewed() {
+        let mut options = Options::default();
+        options.set("lease", "1ms").unwrap();
+        assert_eq!(options.lease, Duration::from_millis(100));
     }
 }

@@ -17,6 +17,7 @@ pub use endpoint::{Endpoint, without_secrets};
 pub use suited::Suited;
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::Cmd;
@@ -48,6 +49,8 @@ type Answered<T> = Result<T, DispatchError>;
 /// Dispatch by a Redis server. Any number of tasks may use one at a time; it belongs to the runtime it was first used on.
 pub struct RedisDispatch {
     link: Link,
+    /// Whoever submits has been told what is to be said of the server.
+    has_warned: AtomicBool,
 }
 
 impl RedisDispatch {
@@ -55,6 +58,7 @@ impl RedisDispatch {
     pub fn new(endpoint: Endpoint) -> Answered<Self> {
         Ok(Self {
             link: Link::new(endpoint)?,
+            has_warned: AtomicBool::new(false),
         })
     }
 
@@ -62,6 +66,13 @@ impl RedisDispatch {
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         self.link.endpoint()
+    }
+
+    /// CL-72: a queue that is opened again, as after a flush, is no news.
+    fn warn_once(&self, suited: &Suited) {
+        if !suited.warnings.is_empty() && !self.has_warned.swap(true, Ordering::Relaxed) {
+            suited.warnings.iter().for_each(|it| log::warn!("{it}"));
+        }
     }
 
     async fn reply(&self, operation: &Operation, cmd: &Cmd) -> Answered<Reply> {
@@ -94,7 +105,7 @@ impl fmt::Debug for RedisDispatch {
 impl Dispatch for RedisDispatch {
     async fn open(&self, queue: &QueueName, owner: &Owner, terms: &Terms) -> Answered<Opened> {
         // Who submits relies on the server as much as an agent does.
-        self.suited().await?;
+        self.warn_once(&self.suited().await?);
         let mut cmd = scripts::OPEN.on(queue);
         cmd.arg(json(owner)).arg(ms(OWNER_DEAD_AFTER));
         for (field, value) in fields_of(terms) {

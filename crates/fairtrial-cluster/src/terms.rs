@@ -200,7 +200,7 @@ pub struct Node {
     pub classes: Vec<Class>,
     /// How it is.
     pub state: NodeState,
-    /// Node id, slots, busy, versions, level, report digest: what dispatch does not read.
+    /// Node id, slots, busy, version, level: what dispatch does not read.
     pub about: serde_json::Value,
 }
 
@@ -218,6 +218,9 @@ pub enum NodeState {
 
 /// A node is lost this long after its last sign.
 pub const NODE_LOST_AFTER: Duration = Duration::from_secs(30);
+
+/// A queue's rate is that of so long, or of all its time.
+pub(crate) const LATELY: Duration = Duration::from_secs(60);
 
 /// Which of the results that dispatch records by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,13 @@
 //! `fairtrial agent`: serves calls on this node.
 
 mod guard;
+mod start;
 mod sweep;
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use fairtrial_cluster::{
-    Agent, BlobStore, Class, NodeAgent, NodeConfig, NodeError, RedisDispatch, Stop, TreeCache,
-    nonce,
-};
+use fairtrial_cluster::{Agent, Class, NodeAgent, NodeConfig, NodeError, Stop, TreeCache, nonce};
 use fairtrial_exec::{LocalBackend, LocalConfig, MachineLock};
 use serde_json::json;
 use tokio::sync::watch;
@@ -67,7 +65,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
         let mut interrupt = Interrupt::listen()?;
         let engine = Arc::new(LocalBackend::new(config));
         engine.start_here()?;
-        check(&dispatch, store.as_ref()).await?;
+        start::check(&dispatch, store.as_ref(), &engine, args.sandbox).await?;
         guard::check(args, &dispatch, store.as_ref(), &engine).await?;
         say(&format!(
             "agent {} serves {} with {slots} slots",
@@ -86,7 +84,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
                     true => ExitCode::Interrupted,
                     false => ExitCode::AllWell,
                 }),
-                int = interrupt.which() => {
+                int = interrupt.was_int() => {
                     by_int |= int;
                     let next = match *stop.borrow() {
                         Stop::No => Stop::Drain,
@@ -122,23 +120,8 @@ fn lock(args: &AgentArgs, config: &LocalConfig) -> Result<MachineLock, Failure> 
         .map_err(|error| Failure::usage("--lock", error))
 }
 
-/// CL-6: what would not work later is found now.
-async fn check(dispatch: &RedisDispatch, store: Option<&BlobStore>) -> Result<(), Failure> {
-    let suited = dispatch.suited().await.map_err(cluster::failure)?;
-    for warning in suited.warnings {
-        say(&format!("warning: {warning}"));
-    }
-    if let Some(store) = store {
-        store
-            .check()
-            .await
-            .map_err(Failure::attempting("cannot use the store"))?;
-    }
-    Ok(())
-}
-
 fn failure(error: NodeError) -> Failure {
-    Failure::attempting("the agent ended")(error)
+    Failure::Check(format!("the agent ended: {error}"))
 }
 
 fn say(line: &str) {

@@ -64,13 +64,13 @@ pub(crate) fn run(args: &BatchArgs) -> Result<ExitCode, Failure> {
         let closing = async {
             match ended {
                 Ok(Ok(End::AllWritten)) => engine::finish(&*backend).await,
-                _ => engine::stop(&backend).await,
+                _ => engine::stop_within(&backend, backend.patience()).await,
             }
             output.finish().await
         };
-        let closed = interrupt.or(closing).await?;
-        ended??;
-        closed?;
+        let closed = interrupt.or(closing).await;
+        let all = closed.and_then(|closed| ended?.and(closed));
+        all.map_err(|failure| backend.explain(failure))?;
         Ok(batch.tally.exit_code())
     })
 }

@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal::Shown;
 use crate::{engine, show};
-use level::LevelFindings;
+pub(crate) use level::LevelFindings;
 use measuring::Measuring;
 use workspaces::Workspaces;
 

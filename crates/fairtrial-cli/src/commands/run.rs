@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairtrial_candidates::Rescoring;
 use fairtrial_cluster::nonce;
@@ -29,6 +29,10 @@ use crate::terminal::{Shown, counted};
 
 /// How long the record of what was killed may take; a disk that takes longer has failed.
 const RECORDING: Duration = Duration::from_secs(5);
+
+/// How long agents may take, beyond the grace of what they run, to say that it has ended. Then the queue is cancelled as a
+/// whole, which the backend waits 5 s for (CL-56).
+const CANCELLING: Duration = Duration::from_secs(1);
 
 /// Runs the study that `args` name.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
@@ -264,22 +268,29 @@ fn perform(
         );
         tokio::pin!(running);
         let mut asked = false;
+        let mut deadline = None;
         let ended = loop {
             tokio::select! {
                 biased;
                 () = interrupt.received() => {
                     if asked {
-                        stop.send_replace(Stop::Now);
-                        // What is killed now is recorded.
-                        let recorded = tokio::time::timeout(RECORDING, running);
-                        _ = tokio::join!(engine::stop(&backend), recorded);
-                        return Err(Failure::Interrupted);
+                        break None;
                     }
                     asked = true;
+                    // Agents may be gone, or the server.
+                    deadline = (!is_local).then(|| Instant::now() + study.on_failure.grace + CANCELLING);
                     stop.send_replace(Stop::Cancel);
                 }
-                ended = &mut running => break ended,
+                () = passed(deadline) => break None,
+                ended = &mut running => break Some(ended),
             }
+        };
+        let Some(ended) = ended else {
+            stop.send_replace(Stop::Now);
+            // What is killed now is recorded.
+            let recorded = tokio::time::timeout(RECORDING, running);
+            _ = tokio::join!(engine::stop_within(&backend, backend.patience()), recorded);
+            return Err(backend.explain(Failure::Interrupted));
         };
         drop(stop);
         // What was stopped may use its grace; who asks once more waits for nobody.
@@ -287,7 +298,7 @@ fn perform(
             Ok(_) if interrupt.or(engine::finish(&*backend)).await.is_ok() => {}
             Ok(_) => {
                 engine::stop(&backend).await;
-                return Err(Failure::Interrupted);
+                return Err(backend.explain(Failure::Interrupted));
             }
             Err(_) => engine::stop(&backend).await,
         }
@@ -302,6 +313,13 @@ fn perform(
     };
     show(&plan, directory, &summary, done);
     Ok(exit_code(&summary, plan.len(), how))
+}
+
+async fn passed(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The queue of a journal's calls: who goes on with it finds what agents left there, and a new run of the same study finds

@@ -1,8 +1,9 @@
 //! `fairtrial status --cluster`: agents, queues and the server (CL-60).
 
 use std::io::{self, Write};
+use std::time::Duration;
 
-use fairtrial_cluster::{Dispatch as _, Nodes, QueueName, QueueStatus, ServerStatus};
+use fairtrial_cluster::{Dispatch as _, Node, Nodes, QueueName, QueueStatus, ServerStatus};
 use serde_json::{Value as Json, json};
 
 use crate::exit_code::ExitCode;
@@ -49,10 +50,31 @@ pub(crate) fn run(url: &str, json: bool) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Results recorded in a second, of the last minute; over less than a second none can be told.
+fn rate(status: &QueueStatus) -> Option<f64> {
+    let (ends, time) = status.lately?;
+    (time >= Duration::from_secs(1)).then(|| ends as f64 / time.as_secs_f64())
+}
+
+/// With a unit; what is not known has none.
+fn shown(number: Option<f64>, unit: &str) -> String {
+    number.map_or_else(|| "?".to_owned(), |number| format!("{number:.1} {unit}"))
+}
+
 impl Standing {
+    /// Live agents, and the seconds since each gave a sign.
+    fn live(&self) -> impl Iterator<Item = (&Node, Option<f64>)> {
+        let seen = self.nodes.seen_ms.iter().map(|seen_ms| {
+            let ago_ms = self.server.time_ms?.saturating_sub((*seen_ms)?);
+            Some(ago_ms as f64 / 1000.0)
+        });
+        self.nodes.live.iter().zip(seen)
+    }
+
     fn to_json(&self) -> Json {
-        let agents = self.nodes.live.iter().map(|node| {
+        let agents = self.live().map(|(node, last_sign_s)| {
             let mut agent = node.about.clone();
+            agent["last_sign_s"] = last_sign_s.into();
             agent["name"] = node.agent.name().into();
             agent["state"] = json!(node.state);
             agent["classes"] = json!(node.classes);
@@ -69,6 +91,7 @@ impl Standing {
                 "uncollected": status.uncollected,
                 "dead": status.dead,
                 "recorded": status.recorded,
+                "rate_per_s": rate(status),
                 "oldest_wait_s": status.oldest_wait.map(|wait| wait.as_secs_f64()),
                 "owner": status.owner.as_ref().map(|(owner, _)| format!("{}:{}", owner.host, owner.pid)),
             })
@@ -101,14 +124,14 @@ impl Standing {
         } else {
             "not append-only"
         };
-        let memory = used_memory >> 20;
+        let memory = used_memory.map_or_else(|| "?".to_owned(), |bytes| (bytes >> 20).to_string());
         writeln!(out, "server   {name} {version}, {memory} MiB, {kept}")?;
-        for node in &self.nodes.live {
+        for (node, last_sign_s) in self.live() {
             let about = &node.about;
             let state = json!(node.state);
             writeln!(
                 out,
-                "agent    {}  {}  {} of {} slots busy, {}, level {}",
+                "agent    {}  {}  {} of {} slots busy, {}, level {}, version {}, last sign {} ago",
                 node.agent.name(),
                 state.as_str().unwrap_or_default(),
                 about["busy"],
@@ -119,15 +142,21 @@ impl Standing {
                     .collect::<Vec<_>>()
                     .join(" "),
                 about["level"].as_str().unwrap_or("?"),
+                about["version"].as_str().unwrap_or("?"),
+                shown(last_sign_s, "s"),
             )?;
         }
         for name in &self.nodes.lost {
             writeln!(out, "agent    {name}  lost")?;
         }
         for (name, _, status) in &self.queues {
+            let waits = status.oldest_wait.map(|wait| {
+                let wait = shown(Some(wait.as_secs_f64()), "s");
+                format!(", the oldest waits for {wait}")
+            });
             writeln!(
                 out,
-                "queue    {}  {}  {} queued, {} leased, {} parked, {} uncollected, {} dead, {} done",
+                "queue    {}  {}  {} queued, {} leased, {} parked, {} uncollected, {} dead, {} done, {}{}",
                 name.as_str(),
                 status.state,
                 status.queued,
@@ -136,6 +165,8 @@ impl Standing {
                 status.uncollected,
                 status.dead,
                 status.recorded,
+                shown(rate(status), "/s"),
+                waits.unwrap_or_default(), // nobody does
             )?;
         }
         if self.nodes.live.is_empty() {

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use super::line::InLine;
 use super::{ClusterConfig, Command};
 use crate::answers::{Kept, Opened, StoredEvent};
+use crate::away::Away;
 use crate::blobs::{Blob, BlobStore};
 use crate::dispatch::{Dispatch, DispatchError};
 use crate::jitter::{Backoff, jittered, nonce};
@@ -53,9 +54,11 @@ pub(super) struct Coordinator<D> {
     pub(super) waits: Notify,
     /// The queue is open, and events are read from here.
     pub(super) opened: Cell<Option<StreamId>>,
-    away: RefCell<Option<Instant>>,
+    away: RefCell<Away>,
     /// Somebody was given up, everything cancelled, or a result could not be read: somebody may come back.
     pub(super) was_cut_short: Cell<bool>,
+    /// Tasks that were given up without an end.
+    given_up: Cell<usize>,
     /// Why no call can be run any more.
     pub(super) failed: RefCell<Option<DispatchError>>,
 }
@@ -160,12 +163,16 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             opened: Cell::new(None),
             away: RefCell::default(),
             was_cut_short: Cell::new(false),
+            given_up: Cell::new(0),
             failed: RefCell::default(),
         })
     }
 
-    /// Until it is shut down.
-    pub(super) async fn run(self: Rc<Self>, mut commands: mpsc::UnboundedReceiver<Command>) {
+    /// Until it is shut down. How many tasks are then with the server whose ends it does not know.
+    pub(super) async fn run(
+        self: Rc<Self>,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+    ) -> usize {
         let duties = [
             tokio::task::spawn_local(self.clone().keep_open()),
             tokio::task::spawn_local(self.clone().read_events()),
@@ -173,6 +180,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             tokio::task::spawn_local(self.clone().collect_results()),
             tokio::task::spawn_local(self.clone().check_now_and_then()),
             tokio::task::spawn_local(self.clone().end_long_waits()),
+            tokio::task::spawn_local(self.clone().look_for_agents()),
         ];
         let mut ending: Vec<oneshot::Sender<()>> = Vec::new();
         let mut deadline: Option<Instant> = None;
@@ -207,6 +215,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         }
         duties.iter().for_each(tokio::task::JoinHandle::abort);
         self.give_up_rest();
+        let left = self.given_up.get();
         if self.opened.get().is_some() {
             self.drop_delivered(0).await;
             self.drop_leftovers().await;
@@ -217,9 +226,10 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         }
         self.observers.tell(Event::Shutdown);
         drop(ending); // whoever waits is told
+        left
     }
 
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         let state = self.state.borrow();
         state.preparing.is_empty() && state.outstanding.is_empty()
     }
@@ -358,9 +368,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     // -- the server
 
     pub(super) fn reached(&self) {
-        if let Some(since) = self.away.borrow_mut().take() {
-            log::info!("the server is back after {:?}", since.elapsed());
-        }
+        self.away.borrow_mut().reached(Instant::now());
     }
 
     /// The server did not answer, or refused: after too long nothing can be run any more.
@@ -368,11 +376,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         let lasting = match &error {
             DispatchError::Unreachable { .. } => {
                 let mut away = self.away.borrow_mut();
-                let since = *away.get_or_insert_with(|| {
-                    log::warn!("{error}; trying again");
-                    Instant::now()
-                });
-                since.elapsed() > self.config.server_timeout
+                away.missed(Instant::now(), &error, "trying again") > self.config.server_timeout
             }
             _ => true,
         };
@@ -429,6 +433,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         if !preparing.is_empty() || !outstanding.is_empty() {
             self.was_cut_short.set(true);
         }
+        self.given_up.set(self.given_up.get() + outstanding.len());
         for (call, preparing) in preparing {
             self.tell(call, preparing.listener, Err(error()));
         }

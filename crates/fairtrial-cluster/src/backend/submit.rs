@@ -10,7 +10,7 @@ use fairtrial_exec::{Answer, Arguments, Call, CallId, EngineError, InvalidCall, 
 use super::Submission;
 use super::coordinator::{Coordinator, Outstanding, Packed, Preparing};
 use super::verdicts::cancelled;
-use crate::answers::{Cancelled, Submitted};
+use crate::answers::{Cancelled, Place, Submitted};
 use crate::blobs::{Blob, BlobStore};
 use crate::dispatch::Dispatch;
 use crate::envelope::{Outgoing, PackedParts, SealedTask, TaskEnvelope};
@@ -282,14 +282,29 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         };
         self.look_for_cancelled();
         for tasks in queued.chunks(100) {
-            let Ok(places) = self.dispatch.check(&self.config.queue, tasks).await else {
-                return;
+            let Some(places) = self.places(tasks).await else {
+                return; // all were given up
             };
             for (task, place) in tasks.iter().zip(places) {
-                if place == crate::answers::Place::Queued {
+                if place == Place::Queued {
                     self.cancel_task(task).await;
                 }
             }
+        }
+    }
+
+    /// Where each is, as soon as the server says so; none if it never will.
+    async fn places(&self, tasks: &[TaskId]) -> Option<Vec<Place>> {
+        let mut backoff = Backoff::default();
+        loop {
+            match self.dispatch.check(&self.config.queue, tasks).await {
+                Ok(places) => return Some(places),
+                Err(error) => self.missed(error),
+            }
+            if self.failed.borrow().is_some() {
+                return None;
+            }
+            tokio::time::sleep(backoff.next()).await;
         }
     }
 }

@@ -1,11 +1,12 @@
 //! A queue's events in memory, the newest 100,000.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::stream::next_id;
 use crate::answers::{Events, StoredEvent};
 use crate::names::{StreamId, TaskId};
-use crate::terms::NewEvent;
+use crate::terms::{LATELY, NewEvent};
 
 /// Events kept.
 const KEPT: usize = 100_000;
@@ -49,6 +50,17 @@ impl Log {
             data,
         };
         self.push(now_ms, event)
+    }
+
+    /// How many results were recorded lately, and in what time.
+    pub(crate) fn lately(&self, now_ms: u64) -> (u64, Duration) {
+        let from = now_ms.saturating_sub(LATELY.as_millis() as u64);
+        let begin = self.events.partition_point(|event| event.id.ms < from);
+        let lately = self.events.range(begin..);
+        let ends = lately.filter(|stored| stored.event.name == "complete");
+        let first = self.events.front().map_or(now_ms, |stored| stored.id.ms);
+        let in_time = Duration::from_millis(now_ms - from.max(first).min(now_ms));
+        (ends.count() as u64, in_time)
     }
 
     /// Those after an id. A reader whose last event is gone may have missed some.

@@ -33,8 +33,12 @@ impl Server {
     pub(super) fn list_nodes(&self) -> Nodes {
         let mut nodes = Nodes::default();
         for name in &self.names {
-            match self.live(name) {
-                Some(node) => nodes.live.push(node.clone()),
+            match self.nodes.get(name).filter(|_| self.live(name).is_some()) {
+                Some((node, until)) => {
+                    nodes.live.push(node.clone());
+                    let seen_ms = until - NODE_LOST_AFTER.as_millis() as u64;
+                    nodes.seen_ms.push(Some(seen_ms));
+                }
                 None => nodes.lost.push(name.clone()),
             }
         }

@@ -140,7 +140,11 @@ impl Queue {
             dead: self.dead.len() as u64,
             oldest_wait: oldest.map(|id| ago(id.ms)),
             recorded: self.recorded,
-            owner: self.owner.clone().map(|owner| (owner, ago(self.seen_ms))),
+            lately: Some(self.log.lately(now)),
+            owner: self
+                .owner
+                .clone()
+                .map(|owner| (owner, Some(ago(self.seen_ms)))),
             state: self.state.as_str().to_owned(),
         }
     }

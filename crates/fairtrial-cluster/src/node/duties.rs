@@ -14,17 +14,23 @@ use crate::terms::{NODE_LOST_AFTER, NodeState};
 /// A sign of life.
 const SIGN: Duration = Duration::from_secs(NODE_LOST_AFTER.as_secs() / 3);
 
+/// How old it may be what is said of busy slots.
+const LOOK_BUSY: Duration = Duration::from_secs(1);
+
 impl<D: Dispatch + 'static> NodeAgent<D> {
     /// Says that it lives, and how it is.
     pub(super) async fn keep_announced(self: Rc<Self>) {
+        let mut busy = 0;
         loop {
             tokio::select! {
                 () = tokio::time::sleep(jittered(SIGN)) => {}
                 () = self.turned.notified() => {}
+                () = self.is_busy_unlike(busy) => {}
                 () = self.stopped(Stop::Drain), if self.state.get() != NodeState::Draining => {
                     self.turn(NodeState::Draining, None);
                 }
             }
+            busy = self.running.borrow().len();
             match self.dispatch.announce(&self.node()).await {
                 Ok(Announced::Ok) => self.reached(),
                 // It was away for so long that somebody else took its name.
@@ -36,6 +42,17 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 Err(error) => self.missed(error),
             }
             self.tell_news().await.ok(); // no state is known by an event alone
+        }
+    }
+
+    /// Until not as many slots are busy as was said (CL-60); calls that are shorter than the time between two looks cost
+    /// nothing.
+    async fn is_busy_unlike(&self, said: usize) {
+        loop {
+            tokio::time::sleep(LOOK_BUSY).await;
+            if self.running.borrow().len() != said {
+                return;
+            }
         }
     }
 
@@ -67,6 +84,8 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 let live: Vec<Agent> = live.map(|node| node.agent.clone()).collect();
                 let reaped = self.dispatch.reap_all(&queue.queue, class, &live).await?;
                 if reaped.parked + reaped.anew > 0 {
+                    let mut rounds = self.rounds.borrow_mut();
+                    rounds.may_have(&queue.queue, Instant::now());
                     self.wake.notify_waiters();
                 }
             }
@@ -95,7 +114,9 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     fn heed(&self, hint: &Hint) {
         match hint {
             Hint::Wake { queue, .. } => {
-                if !self.rounds.borrow().knows(queue) {
+                let mut rounds = self.rounds.borrow_mut();
+                rounds.may_have(queue, Instant::now());
+                if !rounds.knows(queue) {
                     self.unknown_queue.set(true);
                 }
                 self.wake.notify_one();
@@ -112,9 +133,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
 
     /// The server answered.
     pub(super) fn reached(&self) {
-        if let Some((since, _)) = self.away.borrow_mut().take() {
-            log::info!("the server is back after {:?}", since.elapsed());
-        }
+        self.away.borrow_mut().reached(Instant::now());
     }
 
     /// It did not. What is denied is not asked again; who is away too long is given up.
@@ -124,15 +143,11 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             return;
         }
         let mut away = self.away.borrow_mut();
-        let (since, last) = away.get_or_insert_with(|| {
-            log::warn!("{error}; going on with what runs, and trying again");
-            (Instant::now(), error.clone())
-        });
-        *last = error;
-        if since.elapsed() > self.config.give_up {
-            let (since, last) = (since.elapsed(), last.clone());
-            drop(away);
-            self.end(NodeError::GaveUp { since, last });
+        let goes_on = "going on with what runs, and trying again";
+        let since = away.missed(Instant::now(), &error, goes_on);
+        drop(away);
+        if since > self.config.give_up {
+            self.end(NodeError::GaveUp { since, last: error });
         }
     }
 }

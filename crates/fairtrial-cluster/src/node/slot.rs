@@ -1,7 +1,7 @@
 //! One slot: asks for a task when it is free, has it run, and tells what came of it.
 
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -82,12 +82,13 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
 
     /// Asks each queue in its turn.
     async fn ask_around(&self, consumer: &Consumer) -> Result<Option<Held>, DispatchError> {
-        if self.unknown_queue.take() || self.rounds.borrow().order().is_empty() {
+        if self.unknown_queue.take() || self.rounds.borrow().is_empty() {
             self.know_queues().await?;
         }
-        let order = self.rounds.borrow().order();
+        let order = self.rounds.borrow().order(Instant::now());
         let mut place = None;
         for queue in &order {
+            let asked = Instant::now();
             for class in &self.config.classes {
                 place = self.place_for((queue, *class), consumer, place).await?;
                 if place.as_ref().is_none_or(|place| place.class != *class) || !self.goes_on() {
@@ -98,6 +99,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                     return Ok(Some(held));
                 }
             }
+            self.rounds.borrow_mut().had_nothing(queue, asked);
         }
         Ok(None)
     }
@@ -211,7 +213,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         };
         let mut backoff = Backoff::default();
         loop {
-            let answer = match self.next_from(&mut place) {
+            let answer = match self.next_from(&commit.lease.queue, &mut place) {
                 Some(queue) => self.commit_and_ask(&commit, &queue, &mut place).await,
                 None => self
                     .dispatch
@@ -248,13 +250,16 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     /// The queue that the next task is asked of at once, from the same place; else the place is given up.
     ///
     /// Who serves several classes asks each of them anew, lest the others never have their turn.
-    fn next_from(&self, place: &mut Option<Place>) -> Option<QueueName> {
+    fn next_from(&self, own: &QueueName, place: &mut Option<Place>) -> Option<QueueName> {
         let stays = self.goes_on() && self.config.classes.len() == 1;
         if !stays || place.as_ref().is_none_or(Place::is_wanted) {
             *place = None;
             return None;
         }
-        self.rounds.borrow().order().into_iter().next()
+        let (now, mut rounds) = (Instant::now(), self.rounds.borrow_mut());
+        // One that had the most it may have running has room when this is committed.
+        rounds.may_have(own, now);
+        rounds.order(now).into_iter().next()
     }
 
     async fn commit_and_ask(
@@ -263,9 +268,13 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         queue: &QueueName,
         place: &mut Option<Place>,
     ) -> Result<(Committed, Option<Held>), DispatchError> {
-        let class = commit.lease.class;
+        let (class, asked) = (commit.lease.class, Instant::now());
         let (committed, leased) = self.dispatch.commit_and_lease(commit, queue, class).await?;
-        Ok((committed, self.taken(queue, leased, place)))
+        let held = self.taken(queue, leased, place);
+        if held.is_none() {
+            self.rounds.borrow_mut().had_nothing(queue, asked);
+        }
+        Ok((committed, held))
     }
 
     async fn note(&self, commit: &Commit, committed: &Committed, consumer: &Consumer) {

@@ -18,7 +18,7 @@ const PAGE: usize = 1_000;
 const KEPT: usize = 30_000;
 
 /// A stream's entry: id, fields and values.
-type Entry = (String, Vec<(String, String)>);
+pub(super) type Entry = (String, Vec<(String, String)>);
 
 impl RedisDispatch {
     pub(super) async fn add_events(&self, queue: &QueueName, events: &[NewEvent]) -> Answered<()> {

@@ -21,6 +21,21 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// Connections for blocking reads that are kept for the next.
 const IDLE: usize = 4;
 
+/// What a server answers that may do it a while later: it starts, fails over, has no memory, disk or replica, or is busy.
+const FOR_NOW: [&str; 10] = [
+    "BUSY",
+    "CLUSTERDOWN",
+    "LOADING",
+    "MASTERDOWN",
+    "MISCONF",
+    "NOREPLICAS",
+    "OOM",
+    "READONLY",
+    "TRYAGAIN",
+    // What waited in a server that became a replica.
+    "UNBLOCKED",
+];
+
 /// The way to one server.
 pub(super) struct Link {
     endpoint: Endpoint,
@@ -195,13 +210,11 @@ impl Link {
             let address = self.endpoint.address();
             return DispatchError::Unsuited { address, problem };
         }
+        if let Some(code) = error.code().filter(|code| FOR_NOW.contains(code)) {
+            return self.unreachable(format!("it refuses for now ({code}): {text}"));
+        }
         match error.kind() {
             ErrorKind::Io | ErrorKind::Parse => self.unreachable(text),
-            ErrorKind::Server(
-                ServerErrorKind::BusyLoading
-                | ServerErrorKind::MasterDown
-                | ServerErrorKind::TryAgain,
-            ) => self.unreachable(text),
             ErrorKind::InvalidClientConfig => DispatchError::Address { problem: text },
             _ => DispatchError::Protocol {
                 operation: name,

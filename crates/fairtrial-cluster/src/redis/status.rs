@@ -4,12 +4,25 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use redis::{RedisError, Value};
+use serde::Deserialize;
 
-use super::events::{converted, odd};
+use super::events::{Entry, converted, odd};
 use super::{Answered, RedisDispatch, keys};
 use crate::answers::{ListedQueue, Nodes, QueueStatus, ServerStatus};
 use crate::names::{Class, QueueName, StreamId};
-use crate::terms::Owner;
+use crate::terms::{LATELY, Node, Owner};
+
+/// An agent as the server keeps it.
+#[derive(Deserialize)]
+struct Seen {
+    /// By the server's clock.
+    seen_ms: Option<u64>,
+    #[serde(flatten)]
+    node: Node,
+}
+
+/// Events looked through for a queue's rate, at most.
+const MOST_EVENTS: usize = 1_000;
 
 impl RedisDispatch {
     pub(super) async fn read_nodes(&self) -> Answered<Nodes> {
@@ -31,9 +44,12 @@ impl RedisDispatch {
         let found: Vec<Option<String>> = self.link.query("nodes", &get).await?;
         for (name, node) in names.into_iter().zip(found) {
             match node {
-                Some(text) => nodes
-                    .live
-                    .push(serde_json::from_str(&text).map_err(|_| odd("nodes", &text))?),
+                Some(text) => {
+                    let seen: Seen =
+                        serde_json::from_str(&text).map_err(|_| odd("nodes", &text))?;
+                    nodes.live.push(seen.node);
+                    nodes.seen_ms.push(seen.seen_ms);
+                }
                 None => nodes.lost.push(name),
             }
         }
@@ -82,7 +98,9 @@ impl RedisDispatch {
         else {
             return Ok(None);
         };
-        let collected: u64 = collected.and_then(|text| text.parse().ok()).unwrap_or(0);
+        // Without the field none has been collected yet.
+        let collected = collected.map_or(Ok(0), |text| text.parse::<u64>());
+        let collected = collected.map_err(|_| odd("status", "collected"))?;
         let uncollected: u64 = self.taken(next())?;
         let mut status = QueueStatus {
             state,
@@ -92,10 +110,10 @@ impl RedisDispatch {
             ..QueueStatus::default()
         };
         let now_ms = clock(&fields(&self.taken::<String>(next())?));
-        let ago = |then_ms: u64| Duration::from_millis(now_ms.saturating_sub(then_ms));
-        let seen = seen.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let ago = |then_ms: u64| Some(Duration::from_millis(now_ms?.saturating_sub(then_ms)));
+        let seen = seen.and_then(|text| text.parse().ok());
         let owner = owner.and_then(|text| serde_json::from_str::<Owner>(&text).ok());
-        status.owner = owner.map(|owner| (owner, ago(seen)));
+        status.owner = owner.map(|owner| (owner, seen.and_then(ago)));
         for class in Class::ALL {
             let length: u64 = self.taken(next())?;
             // Without its group nothing is handed out.
@@ -105,10 +123,36 @@ impl RedisDispatch {
             status.parked += parked;
             let last = next().ok().and_then(last_delivered).unwrap_or_default();
             if let Some(oldest) = self.first_after(queue, class, last).await? {
-                status.oldest_wait = status.oldest_wait.max(Some(ago(oldest.ms)));
+                status.oldest_wait = status.oldest_wait.max(ago(oldest.ms));
             }
         }
+        if let Some(now_ms) = now_ms {
+            status.lately = Some(self.read_lately(queue, now_ms).await?);
+        }
         Ok(Some(status))
+    }
+
+    /// How many results were recorded lately, and in what time: by the newest events.
+    async fn read_lately(&self, queue: &QueueName, now_ms: u64) -> Answered<(u64, Duration)> {
+        let events = keys::of(queue, "ev");
+        let from = now_ms.saturating_sub(LATELY.as_millis() as u64);
+        let mut pipe = redis::pipe();
+        let newest = pipe.cmd("XREVRANGE").arg(&events).arg("+").arg(from);
+        newest.arg("COUNT").arg(MOST_EVENTS);
+        let first = pipe.cmd("XRANGE").arg(&events).arg("-").arg("+");
+        first.arg("COUNT").arg(1);
+        let mut replies = self.link.pipe("status", &mut pipe).await?.into_iter();
+        let mut next = || self.taken::<Vec<Entry>>(replies.next().unwrap_or(Ok(Value::Nil)));
+        let (newest, first) = (next()?, next()?);
+        let names = newest.iter().flat_map(|(_, fields)| fields);
+        let ends = names.filter(|(name, _)| name == "complete").count();
+        let oldest = match newest.len() < MOST_EVENTS {
+            true => first.first(),
+            false => newest.last(),
+        };
+        let oldest = oldest.and_then(|(id, _)| id.parse::<StreamId>().ok());
+        let since = oldest.map_or(now_ms, |id| id.ms).clamp(from, now_ms);
+        Ok((ends as u64, Duration::from_millis(now_ms - since)))
     }
 
     pub(super) async fn read_server_status(&self) -> Answered<ServerStatus> {
@@ -170,23 +214,16 @@ fn fields(info: &str) -> HashMap<&str, &str> {
         .collect()
 }
 
-fn clock(fields: &HashMap<&str, &str>) -> u64 {
-    let us = fields
-        .get("server_time_usec")
-        .and_then(|us| us.parse::<u64>().ok());
-    us.unwrap_or(0) / 1000
+fn clock(fields: &HashMap<&str, &str>) -> Option<u64> {
+    let us: u64 = fields.get("server_time_usec")?.parse().ok()?;
+    Some(us / 1000)
 }
 
 /// INFO read. Valkey tells its own version, and as `redis_version` the one it is compatible with.
 pub(super) fn server_status(info: &str) -> ServerStatus {
     let fields = fields(info);
     let field = |name: &str| fields.get(name).map(|value| (*value).to_owned());
-    let number = |name: &str| {
-        fields
-            .get(name)
-            .and_then(|value| value.parse().ok())
-            .unwrap_or(0)
-    };
+    let number = |name: &str| fields.get(name).and_then(|value| value.parse::<u64>().ok());
     let valkey = field("valkey_version");
     ServerStatus {
         name: if valkey.is_some() { "valkey" } else { "redis" }.to_owned(),
@@ -196,8 +233,8 @@ pub(super) fn server_status(info: &str) -> ServerStatus {
         used_memory: number("used_memory"),
         max_memory: number("maxmemory"),
         memory_policy: field("maxmemory_policy").unwrap_or_default(),
-        append_only: number("aof_enabled") == 1,
-        cluster_mode: number("cluster_enabled") == 1,
+        append_only: number("aof_enabled") == Some(1),
+        cluster_mode: number("cluster_enabled") == Some(1),
         time_ms: clock(&fields),
     }
 }

@@ -65,12 +65,20 @@ fn judged(status: &ServerStatus) -> Result<Vec<String>, String> {
                 .to_owned(),
         );
     }
-    if status.max_memory > 0 && memory_policy != "noeviction" {
-        return Err(format!(
-            "it forgets keys when memory is short (`maxmemory-policy {memory_policy}`); set it to `noeviction`"
-        ));
-    }
     let mut warnings = Vec::new();
+    match status.max_memory {
+        Some(0) => {}
+        _ if memory_policy == "noeviction" => {}
+        Some(_) => {
+            return Err(format!(
+                "it forgets keys when memory is short (`maxmemory-policy {memory_policy}`); set it to `noeviction`"
+            ));
+        }
+        None => warnings.push(
+            "the server does not say what it does when memory is short: set `maxmemory-policy noeviction`"
+                .to_owned(),
+        ),
+    }
     if !status.append_only {
         warnings
             .push("what is queued does not survive the server: set `appendonly yes`".to_owned());
@@ -97,14 +105,13 @@ mod tests {
         );
         let valkey = "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:7.2.9\r\naof_enabled:1\r\n";
         assert!(says(valkey).unwrap_err().contains("valkey 7.2.9"));
-        assert_eq!(
-            says("redis_version:7.0.15\r\naof_enabled:1\r\n"),
-            Ok(vec![])
-        );
-        assert_eq!(
-            says("redis_version:7.2.4\r\nvalkey_version:8.0.1\r\naof_enabled:1\r\n"),
-            Ok(vec![])
-        );
+        let well = "maxmemory:0\r\naof_enabled:1\r\n";
+        for new in [
+            "redis_version:7.0.15",
+            "redis_version:7.2.4\r\nvalkey_version:8.0.1",
+        ] {
+            assert_eq!(says(&format!("{new}\r\n{well}")), Ok(vec![]));
+        }
     }
 
     /// CL-72
@@ -115,6 +122,16 @@ mod tests {
         let unlimited = "redis_version:7.0.15\r\nmaxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\naof_enabled:0\r\n";
         let warnings = says(unlimited).unwrap();
         assert!(warnings[0].contains("appendonly"), "{warnings:?}");
+    }
+
+    /// CL-72: what was not measured is not taken for unlimited.
+    #[test]
+    fn a_server_that_hides_its_memory_is_told_of() {
+        let hides = "redis_version:7.0.15\r\naof_enabled:1\r\n";
+        let warnings = says(hides).unwrap();
+        assert!(warnings[0].contains("noeviction"), "{warnings:?}");
+        let says_so = format!("{hides}maxmemory_policy:noeviction\r\n");
+        assert_eq!(says(&says_so), Ok(vec![]));
     }
 
     /// CL-11

@@ -2,6 +2,7 @@
 
 mod cancelling;
 mod fencing;
+mod for_now;
 mod interleavings;
 mod leases;
 mod newer;

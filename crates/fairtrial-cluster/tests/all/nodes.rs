@@ -51,6 +51,9 @@ pub(crate) async fn a_silent_node_is_lost_and_forgotten_once(stage: &impl Stage)
     dispatch.announce(&node("n2", "one")).await.unwrap();
     stage.pass(Duration::from_secs(11)).await;
     let nodes = dispatch.nodes().await.unwrap();
+    let now_ms = dispatch.server_status().await.unwrap().time_ms.unwrap();
+    let seen_ms = nodes.seen_ms[0].unwrap();
+    assert!(now_ms.abs_diff(seen_ms) < 60_000, "{now_ms}: {seen_ms}");
     assert_eq!(
         (nodes.live, nodes.lost),
         (vec![node("n2", "one")], vec!["n1".to_owned()])

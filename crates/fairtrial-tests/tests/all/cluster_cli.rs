@@ -209,46 +209,6 @@ def f():
     assert_eq!(records[1]["verdict"], "ok");
 }
 
-/// CL-16, X4: an agent that stood still past its lease cannot commit; what another found stands.
-#[tokio::test]
-async fn an_agent_that_stood_still_commits_nothing() {
-    let Some(server) = RedisServer::start() else {
-        return;
-    };
-    let shell = Shell::new();
-    shell.write("begun", "");
-    let source = "import os, time
-def f(path):
-    open(path, 'a').write(os.environ['FAIRTRIAL_NODE_ID'] + ' ')
-    time.sleep(4)
-    return os.environ['FAIRTRIAL_NODE_ID']";
-    let begun = shell.path().join("begun").display().to_string();
-    let call = json!({"id": 1, "source": source, "function": "f", "args": [begun]});
-    shell.write_lines("calls.jsonl", &[call]);
-    let first = agent(&shell, &server, "first");
-    let url = backend(&server);
-    let running = shell
-        .fairtrial(["batch", "calls.jsonl", "--backend", &url])
-        .start();
-    wait_until("it began", || shell.read("begun").contains("first")).await;
-    first.signal(Signal::STOP);
-    let _second = agent(&shell, &server, "second");
-    let ended = running.end();
-    assert_eq!(records(&ended.stdout)[0]["value"], "second", "{ended:?}");
-    first.signal(Signal::CONT);
-    wait_until("it is idle again", || {
-        let agents = status(&shell, &server)["agents"].clone();
-        agents
-            .as_array()
-            .is_some_and(|agents| agents.iter().all(|agent| agent["busy"] == 0))
-    })
-    .await;
-    assert_eq!(
-        shell.read("begun").split_whitespace().collect::<Vec<_>>(),
-        ["first", "second"]
-    );
-}
-
 /// CL-7, CL-28, X16: what runs ends and is committed; the agent then ends with 0.
 #[tokio::test]
 async fn an_agent_that_is_told_to_end_finishes_what_it_runs() {
@@ -397,12 +357,7 @@ fn bad_usage_is_told_in_one_line() {
             refused.stderr
         );
         let lines = refused.stderr.lines().count();
-        assert_eq!(
-            lines,
-            if code == 2 { 1 } else { 2 },
-            "{words:?}: {}",
-            refused.stderr
-        );
+        assert_eq!(lines, 1, "{words:?}: {}", refused.stderr);
         assert!(!refused.stderr.contains("secret"), "{}", refused.stderr);
     }
 }

@@ -47,11 +47,10 @@ pub(super) async fn check(
 }
 
 fn refusal(problem: &str) -> Failure {
-    let problem = format!(
-        "{problem}; or say --sandbox strict, where calls reach none of it and have users of their own, or \
-         --open-server-ok, if they may"
-    );
-    Failure::attempting("cannot use the server at this level")(problem)
+    Failure::Check(format!(
+        "cannot use the server at this level: {problem}; or say --sandbox strict, where calls reach none of it and have \
+         users of their own, or --open-server-ok, if they may"
+    ))
 }
 
 /// Files that hold what opens the server or the store.

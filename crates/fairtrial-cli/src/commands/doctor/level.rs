@@ -4,42 +4,57 @@ use fairtrial_exec::{Level, Mechanism, SandboxReport};
 use serde_json::{Value as Json, json};
 
 /// A level: what it brings here, and what was found by trying. Or why nothing could be found.
-pub(super) struct LevelFindings {
-    pub(super) level: Level,
-    pub(super) report: Result<SandboxReport, String>,
+pub(crate) struct LevelFindings {
+    pub(crate) level: Level,
+    pub(crate) report: Result<SandboxReport, String>,
 }
 
 impl LevelFindings {
     /// Whether it can be had, in one line.
-    pub(super) fn state(&self) -> String {
+    pub(crate) fn state(&self) -> String {
+        if let Some(problem) = self.problem() {
+            return problem;
+        }
+        let missing = self.report.as_ref().map(|report| {
+            let effective = report.in_force.effective;
+            let missing = report.missing.first()?;
+            let shortage = shortage(missing);
+            Some(format!(
+                "partly available, as good as `{effective}`: {shortage}"
+            ))
+        });
+        match missing {
+            Ok(Some(partly)) => partly,
+            _ => "available".to_owned(),
+        }
+    }
+
+    /// Why it cannot be had, in one line.
+    pub(crate) fn problem(&self) -> Option<String> {
         let report = match &self.report {
             Ok(report) => report,
-            Err(problem) => return format!("unavailable: {problem}"),
+            Err(problem) => return Some(format!("unavailable: {problem}")),
         };
         let failed = disproved(report);
         if !failed.is_empty() {
-            return format!("FAILED its self-test: {} allowed", failed.join(", "));
+            let allowed = failed.join(", ");
+            return Some(format!("FAILED its self-test: {allowed} allowed"));
         }
-        let effective = report.in_force.effective;
         match report.missing.first() {
             Some(missing) if self.level == Level::Strict => {
-                format!("unavailable: {}", shortage(missing))
-            }
-            Some(missing) => {
-                let shortage = shortage(missing);
-                format!("partly available, as good as `{effective}`: {shortage}")
+                Some(format!("unavailable: {}", shortage(missing)))
             }
             None if report.proof.attempts.is_empty() && self.level != Level::None => {
                 let problems = report.proof.untried.iter();
                 let problems: Vec<_> = problems.map(|(_, problem)| problem.as_str()).collect();
-                format!("unavailable: {}", problems.join("; "))
+                Some(format!("unavailable: {}", problems.join("; ")))
             }
-            None => "available".to_owned(),
+            _ => None,
         }
     }
 
     /// Its mechanisms, a line each, and what was tried.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let Ok(report) = &self.report else {
             return String::new();
         };
@@ -65,7 +80,7 @@ impl LevelFindings {
         text
     }
 
-    pub(super) fn json(&self) -> Json {
+    pub(crate) fn json(&self) -> Json {
         match &self.report {
             Ok(report) => report.to_json(),
             Err(problem) => json!({"error": problem}),

@@ -109,11 +109,13 @@ async fn who_joins_while_a_blob_is_fetched_is_told_too() {
     let bytes = recorded(&coordinator).await;
     let mut first = joined(&coordinator, 1);
     // The first to be polled waits for the store by then.
-    let (_, mut second) = tokio::join!(
+    let mut second = None;
+    tokio::join!(
         biased;
         coordinator.give_out(task().id, &bytes),
-        async { joined(&coordinator, 2) }
+        async { second = Some(joined(&coordinator, 2)) }
     );
+    let mut second = second.expect("it joined");
     for receiver in [&mut first, &mut second] {
         assert!(told(receiver).is_ok_and(|outcome| outcome.stderr.head.len() == 200_000));
     }

@@ -1,0 +1,56 @@
+//! What an agent checks before it serves (CL-6): what would not work later is found now, and told in one line.
+
+use fairtrial_cluster::{BlobStore, RedisDispatch};
+use fairtrial_exec::{Backend as _, Call, Level, LocalBackend, Sandbox, Verdict};
+
+use super::say;
+use crate::cluster;
+use crate::commands::doctor::LevelFindings;
+use crate::failure::Failure;
+
+/// The server, the store, and what calls are confined by.
+pub(super) async fn check(
+    dispatch: &RedisDispatch,
+    store: Option<&BlobStore>,
+    engine: &LocalBackend,
+    floor: Level,
+) -> Result<(), Failure> {
+    let suited = dispatch.suited().await.map_err(cluster::failure)?;
+    for warning in suited.warnings {
+        say(&format!("warning: {warning}"));
+    }
+    if let Some(store) = store {
+        store.check().await.map_err(|error| {
+            Failure::Check(format!(
+                "cannot use the store: {error}; name another with --blobs"
+            ))
+        })?;
+    }
+    level(engine, floor).await
+}
+
+/// The self-test of the level that all calls have; what was tried since this machine was started is not tried again.
+async fn level(engine: &LocalBackend, level: Level) -> Result<(), Failure> {
+    let report = engine.sandbox_report(level).await;
+    let report = report.map_err(|error| error.to_string());
+    let mut problem = LevelFindings { level, report }.problem();
+    if problem.is_none() {
+        problem = runs_nothing(engine, level).await;
+    }
+    match problem {
+        None => Ok(()),
+        Some(problem) => Err(Failure::Check(format!(
+            "level `{level}`: {problem}; see `fairtrial doctor`, or choose another with --sandbox"
+        ))),
+    }
+}
+
+async fn runs_nothing(engine: &LocalBackend, level: Level) -> Option<String> {
+    let mut call = Call::command(["true"]);
+    call.sandbox = Sandbox::new(level);
+    match engine.execute(call).await {
+        Ok(outcome) if outcome.verdict == Verdict::Ok => None,
+        Ok(outcome) => Some(format!("`true` ended as `{}`", outcome.verdict)),
+        Err(error) => Some(error.to_string()),
+    }
+}

@@ -1,0 +1,86 @@
+//! What an agent finds at its start, and says in one line.
+
+use fairtrial_tests::{Finished, RedisServer, ServerTerms, Shell};
+
+use super::cluster_words::agent_words;
+
+fn assert_ends_in_one_line(ended: &Finished, code: i32, says: &[&str]) {
+    assert_eq!(ended.code, Some(code), "{ended:?}");
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    for word in says {
+        assert!(ended.stderr.contains(word), "{word}: {ended:?}");
+    }
+}
+
+/// Starts an agent that is to end by itself.
+fn started(shell: &Shell, server: &RedisServer, more: &[&str]) -> Finished {
+    let words = agent_words(server, "one", more);
+    shell.fairtrial(words.iter().map(String::as_str)).run()
+}
+
+/// CL-6, CL-72
+#[test]
+fn a_server_that_evicts_is_refused_by_agents_and_coordinators() {
+    let words = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
+    let words = words.map(str::to_owned).to_vec();
+    let Some(server) = RedisServer::start_on(|_| ServerTerms { words, user: None }) else {
+        return;
+    };
+    let shell = Shell::new();
+    let refused = started(&shell, &server, &["--slots", "1"]);
+    assert_ends_in_one_line(&refused, 1, &["allkeys-lru", "set it to `noeviction`"]);
+    let calls = [serde_json::json!({"id": 1, "argv": ["true"]})];
+    shell.write_lines("calls.jsonl", &calls);
+    let url = server.url();
+    let refused = shell.fairtrial(["batch", "calls.jsonl", "--backend", &url]);
+    let refused = refused.run();
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("allkeys-lru"), "{refused:?}");
+}
+
+/// CL-6
+#[test]
+fn a_server_that_is_away_is_told_at_once() {
+    let Some(mut server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    server.kill();
+    let away = started(&shell, &server, &["--slots", "1"]);
+    assert_ends_in_one_line(&away, 1, &["cannot reach the server", "does it run there"]);
+}
+
+/// CL-6
+#[test]
+fn a_store_that_cannot_be_used_is_told_at_once() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    let words = ["--slots", "1", "--blobs", "file:///proc/none/blobs"];
+    let refused = started(&shell, &server, &words);
+    assert_ends_in_one_line(&refused, 1, &["/proc/none/blobs", "--blobs"]);
+}
+
+/// CL-6, SB-45: an agent whose least level cannot be had serves nobody. Nothing is withheld here: the kernel refuses.
+#[test]
+fn an_agent_whose_level_fails_its_self_test_ends() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    let off = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "sh",
+        "-c",
+        "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"",
+        "sh",
+    ];
+    let words = agent_words(&server, "one", &["--slots", "1", "--sandbox", "strict"]);
+    let words = words.iter().map(String::as_str);
+    let ended = shell.fairtrial(words).under_all(&off).run();
+    let says = ["level `strict`", "user.max_user_namespaces=0", "--sandbox"];
+    assert_ends_in_one_line(&ended, 1, &says);
+}
