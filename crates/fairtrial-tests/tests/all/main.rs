@@ -15,6 +15,7 @@ mod cluster_recipes;
 mod cluster_users;
 mod command;
 mod config;
+mod conformance;
 mod deadline;
 mod degrade;
 mod delegated;
