@@ -46,8 +46,6 @@ async fn waiting_in_the_queue_is_not_charged<F: Factory>(scene: &Scene<F>) {
     }
     let outcome = in_time(waiting).await.expect("runs");
     assert_eq!(json(&outcome), 1);
-    let waited = outcome.metrics.queue_ns.expect("it was measured");
-    assert!(waited >= 1_000_000_000, "{waited}");
 }
 
 /// CL-74, EX-90, section 6: four naps of 0.3 s under a deadline of 0.9 s, one slot or several.

@@ -6,11 +6,12 @@ use fairtrial_exec::Verdict;
 use fairtrial_tests::{Story, bare, json};
 
 use super::Factory;
-use super::scene::{HANG, ONE, Scene, timed};
+use super::scene::{HANG, ONE, Scene, in_time, timed};
 
 cases! {
     every_metric_is_there,
     metrics_are_true_against_a_patched_clock,
+    the_wait_in_the_queue_is_measured,
     processor_time_is_what_was_used,
     the_peak_is_what_was_held,
     a_node_says_which_it_is,
@@ -58,6 +59,20 @@ async fn metrics_are_true_against_a_patched_clock<F: Factory>(scene: &Scene<F>) 
 fn unix_ns() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     u64::try_from(now.expect("after 1970").as_nanos()).expect("before 2554")
+}
+
+/// CL-74, EX-81
+async fn the_wait_in_the_queue_is_measured<F: Factory>(scene: &Scene<F>) {
+    let taken = scene.take_all_slots("taken").await;
+    let submitted = unix_ns();
+    let waiting = scene.submit(Story::call(ONE, "[]")).await;
+    tokio::time::sleep(Duration::from_millis(300)).await; // what is to be measured
+    drop(taken);
+    let metrics = in_time(waiting).await.expect("runs").metrics;
+    let waited = metrics.queue_ns.expect("it was measured");
+    let least = 300_000_000;
+    let most = metrics.started_at_ns.expect("it is known") - submitted + 100_000_000; // clocks are set
+    assert!((least..most).contains(&waited), "{waited} of {most}");
 }
 
 /// CL-74

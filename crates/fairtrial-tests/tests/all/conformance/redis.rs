@@ -72,7 +72,8 @@ fn cache(shell: &Shell) -> PathBuf {
 fn agent(shell: &Shell, server: &RedisServer, name: &str) -> Running {
     let url = server.url();
     let words = ["agent", "--redis", &url, "--slots", "1", "--name", name];
-    let terms = ["--sandbox", "none", "--open-server-ok"];
+    // Every so often it looks for what all agents have refused: twice in a lease.
+    let terms = ["--sandbox", "none", "--open-server-ok", "--lease", "3s"];
     shell
         .fairtrial(words.into_iter().chain(terms))
         .env("FAIRTRIAL_CACHE_DIR", cache(shell))
