@@ -1,6 +1,6 @@
 //! A call that says when it began and ends when it is told: what runs "meanwhile" needs no sleep.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fairtrial_exec::Call;
 
@@ -32,7 +32,13 @@ impl Gate {
     /// A shut gate in the story's directory.
     #[must_use]
     pub fn new(story: &Story, name: &str) -> Self {
-        let path = |suffix: &str| story.path().join(format!("{name}.{suffix}"));
+        Self::at(story.path(), name)
+    }
+
+    /// A shut gate in a directory.
+    #[must_use]
+    pub fn at(dir: &Path, name: &str) -> Self {
+        let path = |suffix: &str| dir.join(format!("{name}.{suffix}"));
         Self {
             begun: path("begun"),
             gate: path("gate"),

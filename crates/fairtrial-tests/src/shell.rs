@@ -14,6 +14,9 @@ pub struct Shell {
 }
 
 impl Shell {
+    /// The variable that marks what is run here: those of the locale reach every process below the engine.
+    pub const MARK: &str = "LC_FAIRTRIAL_TEST";
+
     /// An empty directory.
     #[must_use]
     pub fn new() -> Self {
@@ -69,8 +72,7 @@ impl Shell {
             .env("XDG_CACHE_HOME", self.path().join("cache"))
             // Tests beside this one measure, too.
             .env("FAIRTRIAL_MACHINE_LOCK", self.path().join("machine.lock"))
-            // Variables of the locale reach every process below the engine.
-            .env("LC_FAIRTRIAL_TEST", self.path());
+            .env(Self::MARK, self.path());
         let others = ["MAX_WORKERS", "IDLE_TIMEOUT_S", "NODE_ID"];
         others.iter().fold(cli, |cli, name| {
             cli.env_remove(&format!("FAIRTRIAL_{name}"))

@@ -21,6 +21,7 @@ mod cluster_users;
 mod cluster_words;
 mod command;
 mod config;
+mod conformance;
 mod deadline;
 mod degrade;
 mod delegated;
