@@ -28,8 +28,8 @@ pub trait Dispatch: Send + Sync {
     /// The owner's sign of life, every 10 s (CL-39).
     fn keep(&self, queue: &QueueName, owner: &Owner) -> impl Answer<Kept>;
 
-    /// The owner is done: an unnamed queue is deleted with all that is in it; a named one that holds
-    /// tasks or results is closed (no submission, no lease) and may be opened by anybody, one without is deleted too.
+    /// The owner is done: an unnamed queue is deleted with all that is in it; a named one is closed (no submission, no
+    /// lease), listed without a weight, and may be opened by anybody.
     fn close(&self, queue: &QueueName, owner: &Owner) -> impl Answer<Kept>;
 
     /// Queues a task, once.

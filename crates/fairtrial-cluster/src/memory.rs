@@ -184,8 +184,7 @@ impl Dispatch for MemoryDispatch {
             queue
                 .log
                 .add(now, "queue.closed", None, None, String::new());
-            let holds = !queue.tasks.is_empty() || !queue.results.is_empty();
-            (Kept::Ok, queue.terms.named && holds)
+            (Kept::Ok, queue.terms.named)
         });
         if let (Kept::Ok, false) = answer {
             self.server().queues.remove(queue);
@@ -357,7 +356,10 @@ impl Dispatch for MemoryDispatch {
         let server = self.server();
         let listed = server.queues.values().map(|queue| ListedQueue {
             queue: queue.name.clone(),
-            weight: queue.terms.weight,
+            weight: match queue.state {
+                State::Closed => 0,
+                _ => queue.terms.weight,
+            },
         });
         Ok(listed.collect())
     }

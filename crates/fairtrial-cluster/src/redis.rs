@@ -148,7 +148,10 @@ impl Dispatch for RedisDispatch {
                 self.unlist(queue).await?;
                 Ok(Kept::Ok)
             }
-            _ => Ok(Kept::Ok),
+            _ => {
+                self.list(queue, 0).await?; // agents need not ask it
+                Ok(Kept::Ok)
+            }
         }
     }
 

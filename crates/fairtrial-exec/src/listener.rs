@@ -18,8 +18,8 @@ pub trait Listener: Send {
         true
     }
 
-    /// A worker acknowledged the call, or its command runs.
-    fn began(&self) {}
+    /// A worker of this name acknowledged the call, or its command runs.
+    fn began(&self, _worker_id: &str) {}
 
     /// It is over.
     fn ended(self: Box<Self>, answer: Answer);

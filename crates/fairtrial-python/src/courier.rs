@@ -293,7 +293,7 @@ impl Office {
         let verdict = outcome.map(|outcome| outcome.verdict);
         if let Some(worker_id) = outcome.and_then(|outcome| outcome.metrics.worker_id.clone()) {
             let call = id;
-            waiting.listener.began();
+            waiting.listener.began(&worker_id);
             self.observers.tell(Event::Start { call, worker_id });
         }
         waiting.listener.ended(answer);

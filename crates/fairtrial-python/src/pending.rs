@@ -82,7 +82,7 @@ impl Listener for Teller {
         !self.0.lock().cancelled
     }
 
-    fn began(&self) {
+    fn began(&self, _worker_id: &str) {
         self.0.lock().began = true;
     }
 

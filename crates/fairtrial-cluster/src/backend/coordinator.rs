@@ -404,7 +404,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         };
         outstanding.begin();
         for (call, listener) in &outstanding.waiting {
-            listener.began();
+            listener.began(worker_id);
             self.observers.tell(Event::Start {
                 call: *call,
                 worker_id: worker_id.to_owned(),

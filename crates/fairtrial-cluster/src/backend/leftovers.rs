@@ -86,7 +86,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         !left.is_empty()
     }
 
-    /// All went well, so nobody comes back for anything: results that are left go, and with them the queue.
+    /// All went well, so nobody comes back for anything: results that are left go.
     pub(super) async fn drop_leftovers(&self) {
         let well = self.failed.borrow().is_none() && !self.was_cut_short.get();
         while well && let Ok(left) = self.dispatch.left(&self.config.queue).await {

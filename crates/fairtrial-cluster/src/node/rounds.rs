@@ -38,16 +38,18 @@ impl Turn {
 impl Rounds {
     /// The queues there are now.
     pub(super) fn know(&mut self, queues: &[ListedQueue]) {
+        // One without a weight is closed.
+        let open = || queues.iter().filter(|queue| queue.weight > 0);
         self.queues
-            .retain(|name, _| queues.iter().any(|queue| queue.queue == *name));
-        for queue in queues {
+            .retain(|name, _| open().any(|queue| queue.queue == *name));
+        for queue in open() {
             let turn = self.queues.entry(queue.queue.clone()).or_insert(Turn {
                 weight: 1,
                 passed: self.now,
                 empty: None,
                 heard: None,
             });
-            turn.weight = queue.weight.max(1);
+            turn.weight = queue.weight;
         }
     }
 
@@ -192,9 +194,9 @@ mod tests {
         rounds.had_nothing(&queue, begin);
         assert_eq!(rounds.order(after(1)), []);
         rounds.may_have(&queue, after(2));
-        assert_eq!(rounds.order(after(2)), [queue.clone()]);
+        assert_eq!(rounds.order(after(2)), std::slice::from_ref(&queue));
         rounds.had_nothing(&queue, after(1));
-        assert_eq!(rounds.order(after(3)), [queue.clone()]);
+        assert_eq!(rounds.order(after(3)), std::slice::from_ref(&queue));
         rounds.had_nothing(&queue, after(3));
         assert_eq!(rounds.order(after(4)), []);
     }

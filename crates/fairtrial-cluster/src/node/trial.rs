@@ -4,11 +4,15 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use fairtrial_exec::{Arguments, Call, EngineError, Execution, Level, Outcome, Sandbox, Verdict};
+use fairtrial_exec::{
+    Answer, Arguments, Call, EngineError, Execution, Level, Listener, Outcome, Sandbox, Streams,
+    Verdict,
+};
 use serde_json::json;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::slot::Held;
 use super::{NodeAgent, Stop};
@@ -29,6 +33,9 @@ const SMALL_ARGUMENTS: u64 = 64 << 10;
 const LONG_TO_HASH: usize = 1 << 20;
 /// Why something was not done is a candidate's word at times; so much of it is told.
 const MOST_REASON: usize = 4 << 10;
+
+/// A call that runs for longer is told of when it has begun, and not only with its end.
+const BRIEF: Duration = Duration::from_millis(50);
 
 /// What became of a task here.
 pub(super) enum Ran {
@@ -68,8 +75,8 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             Ok(ready) => ready,
             Err(why) => return self.not_run(held, &why),
         };
-        let mut execution = match self.engine.submit(ready.call) {
-            Ok(execution) => execution,
+        let (mut execution, began) = match self.begin(ready.call) {
+            Ok(begun) => begun,
             Err(EngineError::InvalidCall(invalid)) => {
                 return Ran::Back(Release::Refused {
                     refusal: Refusal::Setup,
@@ -78,7 +85,9 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             }
             Err(error) => return self.engine_failed(&error),
         };
-        let mut is_cancelled = false;
+        let (mut is_cancelled, mut is_told) = (false, false);
+        let telling = self.tell_began(&held.lease, began);
+        tokio::pin!(telling);
         let answer = loop {
             tokio::select! {
                 biased;
@@ -92,6 +101,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                     execution.cancel();
                     is_cancelled = true;
                 }
+                () = &mut telling, if !is_told => is_told = true,
             }
         };
         match answer {
@@ -112,11 +122,43 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 *queue_ns = queue_ns.map(|here| here.saturating_add(waited));
                 tokio::select! {
                     biased;
-                    ran = self.seal(held, outcome) => ran,
+                    ran = self.seal(held, outcome, is_told) => ran,
                     ran = &mut broken_off => ran,
                 }
             }
             Err(error) => self.engine_failed(&error),
+        }
+    }
+
+    /// Submits a call; the name of its worker comes when it begins.
+    fn begin(&self, call: Call) -> Result<(Execution, oneshot::Receiver<String>), EngineError> {
+        let (answer, answered) = oneshot::channel();
+        let (began, begun) = oneshot::channel();
+        let listener = Box::new(Begins {
+            began: Mutex::new(Some(began)),
+            answer,
+        });
+        let handle = self.engine.submit_for(call, Streams::default(), listener)?;
+        Ok((Execution::new(handle, answered), begun))
+    }
+
+    /// Tells that a call runs, unless it is over soon.
+    async fn tell_began(&self, lease: &Lease, began: oneshot::Receiver<String>) {
+        let Ok(worker_id) = began.await else {
+            return; // it never began
+        };
+        tokio::time::sleep(BRIEF).await;
+        let event = self.started(lease, Some(&worker_id));
+        let told = self.dispatch.emit(&lease.queue, &[event]).await;
+        told.ok(); // an event is never all that is known of anything
+    }
+
+    fn started(&self, lease: &Lease, worker_id: Option<&str>) -> NewEvent {
+        NewEvent {
+            name: "start".to_owned(),
+            task: Some(lease.task.clone()),
+            agent: Some(self.config.agent.name().to_owned()),
+            data: json!({"worker_id": worker_id}).to_string(),
         }
     }
 
@@ -215,14 +257,10 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     }
 
     /// What is large is stored and read back before anything is recorded (CL-17).
-    async fn seal(&self, held: &Held, outcome: Outcome) -> Ran {
+    async fn seal(&self, held: &Held, outcome: Outcome, is_told: bool) -> Ran {
         let complete = json!({"verdict": outcome.verdict.name()}).to_string();
-        let started = NewEvent {
-            name: "start".to_owned(),
-            task: Some(held.lease.task.clone()),
-            agent: Some(self.config.agent.name().to_owned()),
-            data: json!({"worker_id": outcome.metrics.worker_id}).to_string(),
-        };
+        let worker_id = outcome.metrics.worker_id.as_deref();
+        let started = (!is_told).then(|| self.started(&held.lease, worker_id));
         let sealed = sealed(outcome, &held.lease).await;
         for piece in sealed.outgoing {
             let Some(store) = &self.store else {
@@ -244,9 +282,28 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         }
         Ran::Committable(Ended {
             result: sealed.bytes,
-            events: vec![started],
+            events: started.into_iter().collect(),
             complete,
         })
+    }
+}
+
+/// Who is told when a call begins, and when it ends.
+struct Begins {
+    began: Mutex<Option<oneshot::Sender<String>>>,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Listener for Begins {
+    fn began(&self, worker_id: &str) {
+        let mut began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(began) = began.take() {
+            began.send(worker_id.to_owned()).ok(); // it is over by now
+        }
+    }
+
+    fn ended(self: Box<Self>, answer: Answer) {
+        self.answer.send(answer).ok(); // nobody waits any more
     }
 }
 

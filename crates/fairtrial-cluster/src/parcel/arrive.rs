@@ -177,8 +177,8 @@ impl Listener for Holding {
         self.listener.wants_start()
     }
 
-    fn began(&self) {
-        self.listener.began();
+    fn began(&self, worker_id: &str) {
+        self.listener.began(worker_id);
     }
 
     fn ended(self: Box<Self>, answer: Answer) {

@@ -5,9 +5,7 @@ if not had[2] then return { 'gone' } end
 if had[1] ~= '' and had[1] ~= owner and now_ms() - had[2] < dead_after then
   return { 'owned', had[1] }
 end
--- A named one stays while it holds something that somebody may come back for.
-local holds = redis.call('HLEN', TASK) + redis.call('HLEN', RES) > 0
-if had[3] == '1' and holds then
+if had[3] == '1' then
   redis.call('HSET', META, 'owner', '', 'state', 'closed')
   event('queue.closed')
   return { 'ok' }

@@ -53,7 +53,6 @@ suite! {
         a_full_queue_takes_no_more_until_results_are_kept
         many_are_submitted_at_once_each_with_its_answer
         results_stay_until_they_are_kept
-        a_named_queue_without_anything_in_it_is_deleted_when_closed
         all_that_a_queue_holds_is_told
         what_a_flushed_server_forgot_is_missing_and_can_be_submitted_again
         an_envelope_too_large_is_refused

@@ -368,7 +368,7 @@ impl Worker {
                 Vec::new(),
             );
         }
-        current.dispatch.listener.began();
+        current.dispatch.listener.began(&self.id);
         let (worker, call) = (self.number, call_id);
         self.tell(PoolNews::Began { worker, call });
     }

@@ -140,7 +140,7 @@ struct Panics {
 }
 
 impl Listener for Panics {
-    fn began(&self) {
+    fn began(&self, _worker_id: &str) {
         panic!("a listener that panics");
     }
 
