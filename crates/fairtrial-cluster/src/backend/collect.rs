@@ -208,11 +208,13 @@ impl<D: Dispatch + 'static> Coordinator<D> {
 
     async fn answer(&self, bytes: &[u8]) -> Answer {
         let envelope = ResultEnvelope::read(bytes)?;
-        let mut fetched: HashMap<Digest, Body> = HashMap::new();
+        // Two pieces may be one blob: both halves of a long output, for example.
+        let mut fetched: HashMap<Digest, Vec<Body>> = HashMap::new();
         for blob in envelope.blobs() {
-            fetched.insert(blob.digest, self.fetch(*blob).await?);
+            let body = self.fetch(*blob).await?;
+            fetched.entry(blob.digest).or_default().push(body);
         }
-        Ok(envelope.to_outcome(|blob| fetched.remove(&blob.digest))?)
+        Ok(envelope.to_outcome(|blob| fetched.get_mut(&blob.digest)?.pop())?)
     }
 
     async fn fetch(&self, blob: Blob) -> Result<Body, EngineError> {
