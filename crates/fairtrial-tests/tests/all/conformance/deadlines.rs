@@ -114,7 +114,7 @@ async fn a_call_may_end_by_itself_between_the_signals<F: Factory>(scene: &Scene<
     let script = "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.02; done";
     let mut call = timed(
         fairtrial_tests::bare::command(["sh", "-c", script]),
-        Duration::from_millis(500),
+        Duration::from_secs(1),
     );
     call.term_grace = Duration::from_secs(20);
     let outcome = scene.run(call).await;

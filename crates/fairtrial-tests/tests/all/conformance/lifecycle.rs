@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairtrial_exec::{Backend, EngineError, Event, Shutdown, Verdict};
-use fairtrial_tests::{Census, Process, Story, json, wait_until};
+use fairtrial_tests::{Census, Process, Story, json, running_with, wait_until};
 
 use super::Factory;
 use super::scene::{Heard, ONE, Scene, begin, in_time, shut};
@@ -130,6 +130,12 @@ async fn shutdown_cancels_what_is_queued_if_asked_to<F: Factory>(scene: &Scene<F
 
 /// CL-74: neither the worker nor what it left behind. Every case ends with such a look; here there is much to find.
 async fn nothing_of_a_call_is_left_running<F: Factory>(scene: &Scene<F>) {
+    let gate = scene.gate("seen");
+    let running = scene.submit(gate.call()).await;
+    gate.reached_by(1).await;
+    let seen = running_with(&scene.factory.path().display().to_string());
+    assert!(seen.contains(&gate.arrived()[0]), "whoever runs is found");
+    drop(running);
     let source = "import os, time\ndef f():\n    pid = os.fork()\n    if pid == 0:\n        os.setsid()\n        \
                   time.sleep(600)\n    return [pid, os.getpid()]\n";
     let outcome = scene.source(source, "[]").await;

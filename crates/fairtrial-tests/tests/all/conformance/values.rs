@@ -22,6 +22,7 @@ cases! {
     a_commands_input_and_output_are_any_bytes,
     output_is_captured_also_of_a_call_that_was_stopped,
     output_is_kept_within_its_bounds_and_the_rest_is_counted,
+    long_outputs_that_are_all_alike_arrive_whole,
     a_directory_to_import_from_is_there,
 }
 
@@ -213,6 +214,19 @@ async fn output_is_kept_within_its_bounds_and_the_rest_is_counted<F: Factory>(sc
     let kept = outcome.stdout.bytes().len() as u64;
     assert!(kept <= 1000, "{kept}");
     assert_eq!(kept + outcome.stdout.dropped, 100_000);
+}
+
+/// CL-13, CL-74: both streams, and the two halves of each, are one blob where they are in a store.
+async fn long_outputs_that_are_all_alike_arrive_whole<F: Factory>(scene: &Scene<F>) {
+    let script = "yes | head -c 2000000; yes | head -c 2000000 >&2";
+    let outcome = scene.run(bare::command(["sh", "-c", script])).await;
+    assert_eq!(outcome.verdict, Verdict::Ok);
+    for stream in [outcome.stdout, outcome.stderr] {
+        let kept = stream.bytes();
+        assert!(kept.len() >= 1_000_000, "{}", kept.len());
+        assert_eq!(kept.len() as u64 + stream.dropped, 2_000_000);
+        assert!(kept.chunks(2).all(|line| line == b"y\n"));
+    }
 }
 
 /// CL-42, CL-74
