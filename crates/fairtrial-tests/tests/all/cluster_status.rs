@@ -92,7 +92,7 @@ async fn the_status_tells_a_queues_numbers_and_rate() {
     wait_until("there is a rate", || rate().is_some()).await;
     let told = queue();
     let rate = told["rate_per_s"].as_f64().expect("a rate");
-    assert!(rate >= 20.0 / 60.0 && rate <= 20.0, "{told}");
+    assert!((20.0 / 60.0..=20.0).contains(&rate), "{told}");
     let number = |what: &str| told[what].as_u64();
     assert_eq!((number("recorded"), number("leased")), (Some(20), Some(1)));
     assert_eq!((number("queued"), number("dead")), (Some(2), Some(0)));
