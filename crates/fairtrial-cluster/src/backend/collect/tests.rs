@@ -108,12 +108,11 @@ async fn who_joins_while_a_blob_is_fetched_is_told_too() {
     let coordinator = coordinator(store.path());
     let bytes = recorded(&coordinator).await;
     let mut first = joined(&coordinator, 1);
-    // The first to be polled waits for the store by then.
-    let (_, mut second) = tokio::join!(
-        biased;
-        coordinator.give_out(task().id, &bytes),
-        async { joined(&coordinator, 2) }
-    );
+    let giving = coordinator.give_out(task().id, &bytes);
+    tokio::pin!(giving);
+    assert!(futures_util::poll!(&mut giving).is_pending());
+    let mut second = joined(&coordinator, 2);
+    giving.await;
     for receiver in [&mut first, &mut second] {
         assert!(told(receiver).is_ok_and(|outcome| outcome.stderr.head.len() == 200_000));
     }
