@@ -108,14 +108,11 @@ async fn who_joins_while_a_blob_is_fetched_is_told_too() {
     let coordinator = coordinator(store.path());
     let bytes = recorded(&coordinator).await;
     let mut first = joined(&coordinator, 1);
-    // The first to be polled waits for the store by then.
-    let mut second = None;
-    tokio::join!(
-        biased;
-        coordinator.give_out(task().id, &bytes),
-        async { second = Some(joined(&coordinator, 2)) }
-    );
-    let mut second = second.expect("it joined");
+    let giving = coordinator.give_out(task().id, &bytes);
+    tokio::pin!(giving);
+    assert!(futures_util::poll!(&mut giving).is_pending());
+    let mut second = joined(&coordinator, 2);
+    giving.await;
     for receiver in [&mut first, &mut second] {
         assert!(told(receiver).is_ok_and(|outcome| outcome.stderr.head.len() == 200_000));
     }
@@ -138,7 +135,7 @@ async fn a_result_that_could_not_be_read_stays() {
     // Told of its end once more, it is not taken for given out.
     coordinator.give_out(task().id, &bytes).await;
     assert!(coordinator.state.borrow().delivered.is_empty());
-    assert!(coordinator.was_cut_short.get(), "the queue is not deleted");
+    assert!(coordinator.was_cut_short.get(), "its queue keeps it");
     std::fs::create_dir(&root).expect("a directory");
     let mut receiver = joined(&coordinator, 2);
     coordinator.give_out(task().id, &bytes).await;

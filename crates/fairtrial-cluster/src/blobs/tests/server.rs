@@ -165,7 +165,8 @@ impl Shared {
             });
             match act {
                 Some(Act::Leave) => return Ok(()),
-                Some(Act::Hang) => return stream.read(&mut [0]).map(drop),
+                // A body may still come.
+                Some(Act::Hang) => return io::copy(&mut reader, &mut io::sink()).map(drop),
                 Some(Act::Status(status, body)) => {
                     // Without `Expect` the body is on its way already.
                     if head.header("expect").is_empty() {

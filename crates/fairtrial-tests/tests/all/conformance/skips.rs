@@ -2,10 +2,6 @@
 
 const ALONE: &str = "one call at a time has no sibling";
 const WORKERS: &str = "workers are those of the node that runs them, and so are their events";
-const ASKED: &str = "how long a call has waited is looked at when a slot asks for work: with every slot taken nobody does";
-// A shortfall, and no right of its own: EX-81 wants the whole wait.
-const NODES_WAIT: &str =
-    "a node measures the wait for its own slot, not that in the server's queue";
 
 /// Kind, case, reason.
 pub(super) const SKIPS: &[(&str, &str, &str)] = &[
@@ -29,12 +25,6 @@ pub(super) const SKIPS: &[(&str, &str, &str)] = &[
         "each_worker_that_starts_also_exits_and_says_why",
         WORKERS,
     ),
-    (
-        "redis",
-        "a_call_that_waits_too_long_is_called_off_while_all_slots_are_taken",
-        ASKED,
-    ),
-    ("redis", "the_wait_in_the_queue_is_measured", NODES_WAIT),
 ];
 
 /// Why this kind does not show that.
