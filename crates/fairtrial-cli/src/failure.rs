@@ -20,8 +20,12 @@ pub(crate) enum Failure {
         /// What stood in the way.
         cause: Box<dyn Error + Send + Sync>,
     },
+    /// The server, the store or the way there stood in the way: one line, as CL-6 has it.
+    Cluster(String),
     /// SIGINT, SIGTERM or SIGHUP; whatever ran was killed.
     Interrupted,
+    /// The same, and what ran is on machines that may not have heard of it.
+    Left,
 }
 
 impl Failure {
@@ -45,8 +49,8 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::BadUsage,
-            Self::Base(_) | Self::Engine { .. } => ExitCode::EngineFailed,
-            Self::Interrupted => ExitCode::Interrupted,
+            Self::Base(_) | Self::Cluster(_) | Self::Engine { .. } => ExitCode::EngineFailed,
+            Self::Interrupted | Self::Left => ExitCode::Interrupted,
         }
     }
 }

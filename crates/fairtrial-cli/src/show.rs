@@ -24,7 +24,9 @@ pub(crate) fn failure(failure: &Failure) -> ExitCode {
 fn failure_text(failure: &Failure) -> String {
     match failure {
         Failure::Usage(line) | Failure::Base(line) => format!("{line}\n"),
+        Failure::Cluster(line) => format!("error: {line}\n"),
         Failure::Interrupted => "interrupted: what was running has been killed\n".into(),
+        Failure::Left => "interrupted: what agents run goes on until they hear of it\n".into(),
         Failure::Engine { attempt, cause } => {
             let mut text = format!("error: {attempt}\n");
             let mut next: Option<&dyn Error> = Some(&**cause);

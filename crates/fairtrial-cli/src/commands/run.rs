@@ -13,8 +13,9 @@ use fairtrial_study::{
 };
 use fairtrial_study::{JournalError, JournalReader, PastInvocation, Status};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use crate::any_backend::AnyBackend;
+use crate::any_backend::{AnyBackend, reach};
 use crate::args::{
     AgainArgs, HowArgs, RescoreArgs, ResumeArgs, RetryArgs, RunArgs, TermsArgs, statuses,
 };
@@ -29,6 +30,9 @@ use crate::terminal::{Shown, counted};
 
 /// How long the record of what was killed may take; a disk that takes longer has failed.
 const RECORDING: Duration = Duration::from_secs(5);
+
+/// After Ctrl-C agents have so long to say what became of what they ran (CL-56).
+const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs the study that `args` name.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
@@ -251,7 +255,11 @@ fn perform(
         let mut interrupt = Interrupt::listen()?;
         let (stop, stopped) = watch::channel(Stop::No);
         let mut progress = StudyProgress::new(plan.len(), how.no_progress);
-        let backend = AnyBackend::new(how.backend.as_deref(), config, workers, queue.as_deref())?;
+        let remote = how.backend.as_deref();
+        if mode != Mode::Resume {
+            interrupt.or(reach(remote, &config)).await??;
+        }
+        let backend = AnyBackend::new(remote, config, workers, queue.as_deref())?;
         let backend = Arc::new(backend);
         let made = Arc::clone(&backend);
         let running = execute(
@@ -264,7 +272,14 @@ fn perform(
         );
         tokio::pin!(running);
         let mut asked = false;
+        let mut patience = None;
         let ended = loop {
+            let out_of_patience = async {
+                match patience {
+                    Some(until) => tokio::time::sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
                 () = interrupt.received() => {
@@ -273,35 +288,52 @@ fn perform(
                         // What is killed now is recorded.
                         let recorded = tokio::time::timeout(RECORDING, running);
                         _ = tokio::join!(engine::stop(&backend), recorded);
-                        return Err(Failure::Interrupted);
+                        return Err(backend.interrupted());
                     }
                     asked = true;
                     stop.send_replace(Stop::Cancel);
+                    say("stopping; once more to stop at once");
+                    patience = (!is_local).then(|| Instant::now() + CANCEL_PATIENCE);
+                }
+                () = out_of_patience => {
+                    patience = None;
+                    stop.send_replace(Stop::Leave);
                 }
                 ended = &mut running => break ended,
             }
         };
+        let is_left = *stop.borrow() == Stop::Leave;
         drop(stop);
         // What was stopped may use its grace; who asks once more waits for nobody.
         match &ended {
+            Ok(summary) if is_left || summary.failure.is_some() => engine::stop(&backend).await,
             Ok(_) if interrupt.or(engine::finish(&*backend)).await.is_ok() => {}
             Ok(_) => {
                 engine::stop(&backend).await;
-                return Err(Failure::Interrupted);
+                return Err(backend.interrupted());
             }
             Err(_) => engine::stop(&backend).await,
         }
         ended.map_err(failure)
     })?;
     for warning in &summary.warnings {
-        writeln!(Shown::on(io::stderr()), "{warning}").unwrap_or_default(); // nobody is there to be told
+        say(warning);
     }
     let done = match request.wishes.rescore {
         Some(_) => "evaluated",
         None => "run now",
     };
     show(&plan, directory, &summary, done);
+    if let Some(failure) = &summary.failure {
+        let directory = for_shell(&directory.display().to_string());
+        let line = format!("{failure}; go on with: fairtrial resume {directory}");
+        return Err(Failure::Cluster(line));
+    }
     Ok(exit_code(&summary, plan.len(), how))
+}
+
+fn say(line: &str) {
+    writeln!(Shown::on(io::stderr()), "{line}").unwrap_or_default(); // nobody is there to be told
 }
 
 /// The queue of a journal's calls: who goes on with it finds what agents left there, and a new run of the same study finds
@@ -345,6 +377,7 @@ fn exit_code(summary: &Summary, planned: u64, how: &HowArgs) -> ExitCode {
     let unwell = summary.unwell(planned);
     match &summary.end {
         Some(End::Interrupted) => ExitCode::Interrupted,
+        Some(End::Failed) => ExitCode::EngineFailed,
         Some(End::Stopped) => ExitCode::CallFailed,
         _ if unwell == 0 => ExitCode::AllWell,
         _ => match how.allow_failures {
@@ -357,6 +390,7 @@ fn exit_code(summary: &Summary, planned: u64, how: &HowArgs) -> ExitCode {
 /// The closing summary, all that goes to standard output. `done`: what was done with runs that ended.
 fn show(plan: &Plan<'_>, directory: &Path, summary: &Summary, done: &str) {
     let ran = summary.tally.all_ended();
+    let begun = counted(summary.tally.all_begun(), "run");
     let what = match (&summary.end, ran) {
         (None, _) => "nothing to do".to_owned(),
         (Some(End::Finished), ran) => format!(
@@ -367,7 +401,8 @@ fn show(plan: &Plan<'_>, directory: &Path, summary: &Summary, done: &str) {
             let ran = counted(ran, "run");
             format!("stopped after {ran} by the policy on failures")
         }
-        (Some(End::Interrupted), ran) => format!("interrupted after {}", counted(ran, "run")),
+        (Some(End::Interrupted), _) => format!("interrupted after {begun}"),
+        (Some(End::Failed), _) => format!("given up after {begun}"),
     };
     let mut lines = vec![format!("study {}: {what}", plan.study.study_id)];
     let ended = Status::ALL.into_iter().filter_map(|status| {
@@ -396,7 +431,7 @@ fn show(plan: &Plan<'_>, directory: &Path, summary: &Summary, done: &str) {
 }
 
 /// A word that a shell takes as it is.
-fn for_shell(word: &str) -> String {
+pub(crate) fn for_shell(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
     match !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
         true => word.to_owned(),

@@ -15,7 +15,7 @@ use super::{ClusterConfig, Command};
 use crate::answers::{Kept, Opened, StoredEvent};
 use crate::blobs::{Blob, BlobStore};
 use crate::dispatch::{Dispatch, DispatchError};
-use crate::jitter::{Backoff, jittered, nonce};
+use crate::jitter::{Backoff, jittered, nonce, rounded};
 use crate::names::{StreamId, TaskId};
 use crate::pack::Signature;
 use crate::terms::{OWNER_DEAD_AFTER, Owner, Task, Terms};
@@ -250,7 +250,9 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 }
                 Err(error) => {
                     self.missed(error);
-                    tokio::time::sleep(backoff.next()).await;
+                    // Not past the time that it may be away.
+                    let next = backoff.next().min(self.time_left());
+                    tokio::time::sleep(next).await;
                 }
             }
         }
@@ -340,8 +342,18 @@ impl<D: Dispatch + 'static> Coordinator<D> {
 
     pub(super) fn reached(&self) {
         if let Some(since) = self.away.borrow_mut().take() {
-            log::info!("the server is back after {:?}", since.elapsed());
+            log::info!("the server is back after {}", rounded(since.elapsed()));
         }
+    }
+
+    /// How long the server may still be away; never so little that it is asked all the time.
+    fn time_left(&self) -> Duration {
+        let away = self
+            .away
+            .borrow()
+            .map_or(Duration::ZERO, |since| since.elapsed());
+        let left = self.config.server_timeout.saturating_sub(away);
+        left + Duration::from_millis(50)
     }
 
     /// The server did not answer, or refused: after too long nothing can be run any more.
@@ -350,7 +362,8 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             DispatchError::Unreachable { .. } => {
                 let mut away = self.away.borrow_mut();
                 let since = *away.get_or_insert_with(|| {
-                    log::warn!("{error}; trying again");
+                    let most = rounded(self.config.server_timeout);
+                    log::warn!("{error}; trying again for up to {most} (`?server_timeout=`)");
                     Instant::now()
                 });
                 since.elapsed() > self.config.server_timeout

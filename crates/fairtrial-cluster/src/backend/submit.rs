@@ -11,7 +11,7 @@ use super::Submission;
 use super::coordinator::{Coordinator, Outstanding, Packed, Preparing};
 use super::verdicts::cancelled;
 use crate::answers::Cancelled;
-use crate::blobs::{Blob, BlobError, BlobStore};
+use crate::blobs::{Blob, BlobError, BlobStore, Fault};
 use crate::dispatch::Dispatch;
 use crate::envelope::{Outgoing, OutgoingBody, PackedParts, SealedTask, TaskEnvelope};
 use crate::jitter::{Backoff, nonce};
@@ -318,7 +318,11 @@ fn refused(field: &str, error: &dyn std::error::Error) -> EngineError {
 
 fn store_failed(error: BlobError) -> EngineError {
     EngineError::Elsewhere {
-        code: "blobs",
+        code: match &error.fault {
+            // Of this call; the store may take others'.
+            Fault::TooLarge { .. } | Fault::Source(_) => "blobs",
+            _ => "store",
+        },
         problem: error.to_string(),
     }
 }

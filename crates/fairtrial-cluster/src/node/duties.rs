@@ -7,7 +7,7 @@ use super::{NodeAgent, NodeError, Stop};
 use crate::answers::Announced;
 use crate::dispatch::{Dispatch, DispatchError};
 use crate::hints::Hint;
-use crate::jitter::{Backoff, jittered};
+use crate::jitter::{Backoff, jittered, rounded};
 use crate::names::Agent;
 use crate::terms::{NODE_LOST_AFTER, NodeState};
 
@@ -113,7 +113,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     /// The server answered.
     pub(super) fn reached(&self) {
         if let Some((since, _)) = self.away.borrow_mut().take() {
-            log::info!("the server is back after {:?}", since.elapsed());
+            log::info!("the server is back after {}", rounded(since.elapsed()));
         }
     }
 

@@ -189,14 +189,28 @@ impl Link {
                 self.endpoint.user().to_owned(),
                 command.unwrap_or(name).to_owned(),
             );
-            return DispatchError::Denied { user, command };
+            let hint = match (&*command, self.endpoint.has_password()) {
+                ("AUTH", true) => ": wrong password, or no such user",
+                ("AUTH", false) => ": it wants a password, as in `redis://:PASSWORD@host`",
+                _ => "",
+            };
+            return DispatchError::Denied {
+                user,
+                command,
+                hint,
+            };
         }
         if let Some(problem) = mistrusted(&text) {
             let address = self.endpoint.address();
             return DispatchError::Unsuited { address, problem };
         }
         match error.kind() {
-            ErrorKind::Io | ErrorKind::Parse => self.unreachable(text),
+            // What came is no reply of any Redis server; whatever is there stays there.
+            ErrorKind::Parse => self.unsuited("no Redis server answers there"),
+            ErrorKind::Io if self.endpoint.is_tls() && (error.is_timeout() || is_no_tls(&text)) => {
+                self.unreachable(format!("{text}; does it speak TLS?"))
+            }
+            ErrorKind::Io => self.unreachable(text),
             ErrorKind::Server(
                 ServerErrorKind::BusyLoading
                 | ServerErrorKind::MasterDown
@@ -210,6 +224,13 @@ impl Link {
         }
     }
 
+    fn unsuited(&self, problem: &str) -> DispatchError {
+        DispatchError::Unsuited {
+            address: self.endpoint.address(),
+            problem: problem.to_owned(),
+        }
+    }
+
     fn unreachable(&self, problem: impl Into<String>) -> DispatchError {
         let address = self.endpoint.address();
         DispatchError::Unreachable {
@@ -217,6 +238,11 @@ impl Link {
             problem: problem.into(),
         }
     }
+}
+
+/// Whether what came in a handshake is of something else.
+fn is_no_tls(text: &str) -> bool {
+    text.contains("corrupt message")
 }
 
 /// Whether the script must be loaded first: a server that was restarted has forgotten it.

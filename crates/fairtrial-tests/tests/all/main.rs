@@ -13,6 +13,7 @@ mod cluster_cli;
 mod cluster_pickles;
 mod cluster_recipes;
 mod cluster_users;
+mod cluster_words;
 mod command;
 mod config;
 mod deadline;
