@@ -16,8 +16,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fairtrial_exec::{
-    Answer, Backend, Call, CallHandle, CallId, Cancels, EngineError, Event, Execution, Listener,
-    Observers, Shutdown, SpillPolicy,
+    Answer, Backend, Beginning, Call, CallHandle, CallId, Cancels, EngineError, Event, Execution,
+    Listener, Observers, Shutdown, SpillPolicy,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -79,6 +79,27 @@ struct Submission {
     id: CallId,
     call: Box<Call>,
     listener: Box<dyn Listener>,
+}
+
+/// Notes that a call began where whoever submitted it looks, too.
+struct Noting {
+    beginning: Beginning,
+    listener: Box<dyn Listener>,
+}
+
+impl Listener for Noting {
+    fn wants_start(&self) -> bool {
+        self.listener.wants_start()
+    }
+
+    fn began(&self) {
+        self.beginning.set();
+        self.listener.began();
+    }
+
+    fn ended(self: Box<Self>, answer: Answer) {
+        self.listener.ended(answer);
+    }
 }
 
 /// Runs calls by agents that lease them from `D`.
@@ -147,6 +168,10 @@ impl<D: Dispatch + 'static> ClusterBackend<D> {
         // Under the lock, so that `submit` is told in the order of ids, and never after `shutdown`.
         let id = CallId(self.next_call.fetch_add(1, Ordering::Relaxed));
         self.observers.tell(Event::Submit { call: id });
+        let listener = Box::new(Noting {
+            beginning: call.beginning.clone(),
+            listener,
+        });
         let submission = Submission {
             id,
             call: Box::new(call),
