@@ -119,7 +119,7 @@ def _reach(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_PATIENCE_S).close()
     except (OSError, OverflowError) as error:
-        raise EngineError(f"cannot reach the Ray cluster `{address}`: {error}") from error
+        raise EngineError(f"cannot reach `{address}`: {error}") from error
 
 
 def refuse_strangers(addresses: list[str], auth_mode: str) -> None:

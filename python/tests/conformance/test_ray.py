@@ -324,4 +324,4 @@ def test_a_cluster_that_is_not_there_is_told_at_once():
                     print(error)
             """
         )
-    assert f"cannot reach the Ray cluster `{address}`" in ended.stdout, ended.stderr[-3000:]
+    assert f"cannot use the Ray cluster: cannot reach `{address}`" in ended.stdout, ended.stderr[-3000:]
