@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import socket
 import threading
 from typing import Any
 
@@ -17,6 +18,7 @@ from ._ray_actor import NodeActor
 
 CALLS_BESIDE_RUN = 100  # `ready`, `cancel` and `stop` are answered whatever runs
 STOP_PATIENCE_S = 5.0
+CONNECT_PATIENCE_S = 5.0
 
 _lock = threading.Lock()
 _users = 0  # of the instance of Ray that was started here
@@ -97,6 +99,7 @@ def _join(address: str | None, slots: int | None) -> bool:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         address = address or os.environ.get("RAY_ADDRESS")
         if address not in (None, "", "local"):
+            _reach(address)
             ray.init(address=address, **quiet)
         else:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked for its being reported
@@ -106,6 +109,17 @@ def _join(address: str | None, slots: int | None) -> bool:
             ray.init(address="local", num_cpus=cpus, **ours, **quiet)
         _users = 1
         return True
+
+
+def _reach(address: str) -> None:
+    """Refuses a place where nobody listens: Ray itself goes on asking there, and says nothing."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not port.isdigit():
+        return  # `auto`, or what Ray itself refuses
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_PATIENCE_S).close()
+    except (OSError, OverflowError) as error:
+        raise EngineError(f"cannot reach `{address}`: {error}") from error
 
 
 def refuse_strangers(addresses: list[str], auth_mode: str) -> None:

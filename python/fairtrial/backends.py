@@ -333,7 +333,8 @@ class RedisBackend(EngineBackend[_engine.Cluster]):
     are too large for a message go through `blobs`, a store that the agents reach too: `file:///DIR`, `s3://…` or
     `https://…`; on one machine there is one already. A full queue makes calls wait, or fail with `on_full="error"`.
     With `cls="timing"` each call has its machine to itself, if an agent there serves that class.
-    The same options can stand in the URL's query.
+    The same options can stand in the URL's query. `"@FILE"` reads the URL from a file: there a password is seen by
+    nobody who may not read it.
 
     >>> import fairtrial as ft
     >>> ft.RedisBackend("redis://127.0.0.1:6379", max_inflight=8)
@@ -360,7 +361,7 @@ class RedisBackend(EngineBackend[_engine.Cluster]):
         refuse_unknown(RedisBackend, unknown)
         if not isinstance(url, str):
             raise TypeError(f"url must be a str, not {type(url).__name__}")
-        self._url = url
+        self._url = _url(url)
         given: dict[str, str | None] = {
             "queue": check_text_or_none("queue", queue),
             "cls": check_text_or_none("cls", cls),
@@ -381,6 +382,17 @@ class RedisBackend(EngineBackend[_engine.Cluster]):
 
     def _make(self) -> _engine.Cluster:
         return _engine.Cluster(self._url, self._options, "%d.%d" % sys.version_info[:2])
+
+
+def _url(given: str) -> str:
+    """The URL itself, or what a file says it is."""
+    if not given.startswith("@"):
+        return given
+    with open(given[1:]) as file:
+        url = file.read().strip()
+    if not url:
+        raise ValueError(f"url: `{given}` is empty; it is to hold a URL, for example `redis://host:6379`")
+    return url
 
 
 def _number(name: str, value: int | None) -> str | None:

@@ -8,6 +8,8 @@ from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool, _RemoteTraceback
 from typing import TYPE_CHECKING, Any
 
+from ._engine import EngineError as EngineError  # at home here, with all others
+
 if TYPE_CHECKING:
     from .outcomes import Outcome
 

@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::time::Duration;
 
-use fairtrial_cluster::{ClusterBackend, ClusterConfig, Options, QueueName, RedisDispatch, nonce};
+use fairtrial_cluster::{
+    ClusterBackend, ClusterConfig, Endpoint, Options, QueueName, RedisDispatch, nonce,
+};
 use fairtrial_exec::{
     Answer, Backend, Call, EngineError, Event, LocalBackend, LocalConfig, Shutdown, SpillDir,
     SpillPolicy,
@@ -34,10 +36,14 @@ impl AnyBackend {
         queue: Option<&str>,
     ) -> Result<Self, Failure> {
         let url = match url {
-            Some(given) if !Self::is_local(url) => cluster::url(OPTION, given)?,
+            Some(given) if !Self::is_local(url) => {
+                cluster::warn_of_password(OPTION, given);
+                cluster::url(OPTION, given)?
+            }
             _ => return Ok(Self::Local(Box::new(LocalBackend::new(config)))),
         };
         log_lines::show();
+        endpoint(&url)?;
         let options = Options::from_url(&url).map_err(|error| Failure::usage(OPTION, error))?;
         let named = queue.is_some() || options.queue.is_some();
         let queue = match (options.queue, queue) {
@@ -85,13 +91,11 @@ impl AnyBackend {
         }
     }
 
-    /// Why a command ended that this one ran calls for: whoever interrupts is told what became of them.
-    pub(crate) fn explain(&self, failure: Failure) -> Failure {
-        match (failure, self) {
-            (Failure::Interrupted, Self::Redis(backend)) if backend.has_left_calls() => {
-                Failure::LeftCalls
-            }
-            (failure, _) => failure,
+    /// What is told when a signal ended its use.
+    pub(crate) fn interrupted(&self) -> Failure {
+        match self {
+            Self::Redis(backend) if backend.has_left_calls() => Failure::Left,
+            Self::Local(_) | Self::Redis(_) => Failure::Interrupted,
         }
     }
 
@@ -100,17 +104,36 @@ impl AnyBackend {
         match url {
             Some(given) if !Self::is_local(url) => {
                 let url = cluster::url(OPTION, given)?;
-                let (scheme, _) = url.split_once("://").ok_or_else(|| {
-                    Failure::usage(
-                        OPTION,
-                        "is no URL; write for example redis://127.0.0.1:6379",
-                    )
-                })?;
+                endpoint(&url)?;
+                let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
                 Ok(scheme.to_owned())
             }
             _ => Ok("local".to_owned()),
         }
     }
+}
+
+/// What would fail every call is found before anything is written down: who may not come in, a store of no use. A server
+/// that is away is waited for later (CL-57).
+pub(crate) async fn reach(url: Option<&str>, config: &LocalConfig) -> Result<(), Failure> {
+    let url = match url {
+        Some(given) if !AnyBackend::is_local(url) => cluster::url(OPTION, given)?,
+        _ => return Ok(()),
+    };
+    let dispatch = cluster::dispatch(OPTION, &url)?;
+    if let Err(error) = dispatch.enter().await {
+        return Err(cluster::failure(error));
+    }
+    let options = Options::from_url(&url).map_err(|error| Failure::usage(OPTION, error))?;
+    match options.blobs {
+        Some(named) => cluster::check_store(OPTION, &named, config).await,
+        None => Ok(()),
+    }
+}
+
+fn endpoint(url: &str) -> Result<Endpoint, Failure> {
+    Endpoint::parse(url)
+        .map_err(|error| Failure::usage(OPTION, format!("{error}; on this machine alone: `local`")))
 }
 
 impl Backend for AnyBackend {

@@ -186,7 +186,8 @@ pub(crate) struct BatchArgs {
     /// Calls that run at a time [default: FAIRTRIAL_MAX_WORKERS, else the processors there are]
     #[arg(long, short, value_name = "N", value_parser = workers, allow_hyphen_values = true)]
     pub(crate) jobs: Option<usize>,
-    /// Who runs them: `local`, or agents that lease them from a server, as in `redis://127.0.0.1:6379`
+    /// Who runs them: `local`, or agents that lease them from a server, as in `redis://127.0.0.1:6379`; `@FILE` or `@-` reads
+    /// that from a file or standard input's first line
     #[arg(long, value_name = "URL")]
     pub(crate) backend: Option<String>,
     /// Show no progress
@@ -225,6 +226,10 @@ fn one_line(error: &clap::Error) -> String {
         return format!("{name}: {cause}");
     }
     let text = error.render().to_string();
+    let command = text
+        .split_once("Usage: fairtrial ")
+        .and_then(|(_, usage)| usage.split_whitespace().next())
+        .filter(|word| word.chars().all(|c| c.is_ascii_lowercase()));
     let mut paragraphs = text.split("\n\n").map(|paragraph| {
         let words: Vec<_> = paragraph.split_whitespace().collect();
         words.join(" ").replace('\'', "`")
@@ -234,7 +239,16 @@ fn one_line(error: &clap::Error) -> String {
     // Of several tips the first is the likely one.
     let hint =
         paragraphs.find_map(|tips| tips.split("tip: ").nth(1).map(|tip| tip.trim().to_owned()));
-    let hint = hint.unwrap_or_else(|| "see `fairtrial --help`".into());
+    let hint = match command {
+        Some("exec") if what.contains("`--backend`") => {
+            Some("`exec` runs on this machine; `batch` and `run` have it".into())
+        }
+        _ => hint,
+    };
+    let hint = hint.unwrap_or_else(|| match command {
+        Some(command) => format!("see `fairtrial {command} --help`"),
+        None => "see `fairtrial --help`".into(),
+    });
     format!("fairtrial: {what} ({hint})")
 }
 
@@ -345,7 +359,7 @@ mod tests {
             ),
             (
                 "batch",
-                "fairtrial: the following required arguments were not provided: <CALLS.jsonl> (see `fairtrial --help`)",
+                "fairtrial: the following required arguments were not provided: <CALLS.jsonl> (see `fairtrial batch --help`)",
             ),
         ];
         for (line, message) in table {

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::sync::OnceLock;
 
-use fairtrial_cluster::{BlobStore, DispatchError, Endpoint, RedisDispatch};
+use fairtrial_cluster::{BlobError, BlobStore, DispatchError, Endpoint, Options, RedisDispatch};
 use fairtrial_exec::LocalConfig;
 
 use crate::failure::Failure;
+use crate::terminal::Shown;
 
 /// The URL itself, or what a file or standard input says it is: there others do not see it.
 pub(crate) fn url(option: &str, given: &str) -> Result<String, Failure> {
@@ -20,7 +22,28 @@ pub(crate) fn url(option: &str, given: &str) -> Result<String, Failure> {
     };
     let text =
         read.map_err(|error| Failure::usage(option, format!("cannot read `{file}`: {error}")))?;
-    Ok(text.trim().to_owned())
+    match text.trim() {
+        "" => {
+            let problem = format!(
+                "`{given}` is empty; it is to hold a URL, {}",
+                Endpoint::EXAMPLE
+            );
+            Err(Failure::usage(option, problem))
+        }
+        text => Ok(text.to_owned()),
+    }
+}
+
+/// Says that whoever is on this machine can read a password (CL-44): candidates, too, below `strict`.
+pub(crate) fn warn_of_password(option: &str, given: &str) {
+    let shown = !given.starts_with('@');
+    if shown && Endpoint::parse(given).is_ok_and(|endpoint| endpoint.has_password()) {
+        let line = format!(
+            "warning: {option}: every process of this machine can read a password on the command line; give the URL \
+             by `@FILE` or `@-`"
+        );
+        writeln!(Shown::on(io::stderr()), "{line}").unwrap_or_default(); // nobody is there to be told
+    }
 }
 
 /// The first line of standard input, however often it is asked for. What follows may be anything.
@@ -34,6 +57,11 @@ fn first_line() -> std::io::Result<String> {
     Ok(SAID.get_or_init(|| line).clone())
 }
 
+/// What a URL says besides where the server is, of which only `taken` means anything here.
+pub(crate) fn options(option: &str, url: &str, taken: &[&str]) -> Result<Options, Failure> {
+    Options::some_of_url(url, taken).map_err(|error| Failure::usage(option, error))
+}
+
 /// A server that nothing has been asked of yet.
 pub(crate) fn dispatch(option: &str, url: &str) -> Result<RedisDispatch, Failure> {
     let endpoint = Endpoint::parse(url).map_err(|error| Failure::usage(option, error))?;
@@ -44,10 +72,10 @@ pub(crate) fn dispatch(option: &str, url: &str) -> Result<RedisDispatch, Failure
 pub(crate) fn failure(error: DispatchError) -> Failure {
     let hint = match error {
         DispatchError::Unreachable { .. } => "; does it run there, and is it reached from here?",
-        DispatchError::Denied { .. } => "; docs/cluster/users.acl has what users need",
+        DispatchError::Denied { hint: "", .. } => "; docs/cluster/users.acl has what users need",
         _ => "",
     };
-    Failure::Check(format!("{error}{hint}"))
+    Failure::Cluster(format!("{error}{hint}"))
 }
 
 /// The store named, or the one that all of this user's on this machine share.
@@ -68,4 +96,22 @@ pub(crate) fn store(
             .cache_dir()
             .map(|cache| BlobStore::on_this_host(&cache))),
     }
+}
+
+/// Whether the store named takes and gives (CL-6).
+pub(crate) async fn check_store(
+    option: &str,
+    named: &str,
+    config: &LocalConfig,
+) -> Result<(), Failure> {
+    match store(option, Some(named), config)? {
+        Some(store) => store.check().await.map_err(unusable),
+        None => Ok(()),
+    }
+}
+
+/// A store that does not do its work.
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+pub(crate) fn unusable(error: BlobError) -> Failure {
+    Failure::Cluster(error.to_string())
 }

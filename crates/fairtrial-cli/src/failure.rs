@@ -13,8 +13,6 @@ pub(crate) enum Failure {
     Usage(String),
     /// What was asked for cannot be done on the base: one line, as above, of what only running it showed.
     Base(String),
-    /// What a command checks before its work did not hold: one line, with a hint.
-    Check(String),
     /// The machine or the engine stood in the way.
     Engine {
         /// What was attempted.
@@ -22,10 +20,12 @@ pub(crate) enum Failure {
         /// What stood in the way.
         cause: Box<dyn Error + Send + Sync>,
     },
+    /// The server, the store or the way there stood in the way: one line, as CL-6 has it.
+    Cluster(String),
     /// SIGINT, SIGTERM or SIGHUP; whatever ran was killed.
     Interrupted,
-    /// The same, and agents could not be told of it in time.
-    LeftCalls,
+    /// The same, and what ran is on machines that may not have heard of it.
+    Left,
 }
 
 impl Failure {
@@ -49,8 +49,8 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::BadUsage,
-            Self::Base(_) | Self::Check(_) | Self::Engine { .. } => ExitCode::EngineFailed,
-            Self::Interrupted | Self::LeftCalls => ExitCode::Interrupted,
+            Self::Base(_) | Self::Cluster(_) | Self::Engine { .. } => ExitCode::EngineFailed,
+            Self::Interrupted | Self::Left => ExitCode::Interrupted,
         }
     }
 }

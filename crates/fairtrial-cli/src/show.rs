@@ -24,9 +24,9 @@ pub(crate) fn failure(failure: &Failure) -> ExitCode {
 fn failure_text(failure: &Failure) -> String {
     match failure {
         Failure::Usage(line) | Failure::Base(line) => format!("{line}\n"),
-        Failure::Check(line) => format!("error: {line}\n"),
+        Failure::Cluster(line) => format!("error: {line}\n"),
         Failure::Interrupted => "interrupted: what was running has been killed\n".into(),
-        Failure::LeftCalls => {
+        Failure::Left => {
             "interrupted: no answer to the cancellation; agents may still run what they had\n"
                 .into()
         }

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::dispatch::DispatchError;
+use crate::jitter::rounded;
 
 /// What was told is not told again so soon.
 const TELL_EVERY: Duration = Duration::from_secs(60);
@@ -31,6 +32,11 @@ impl Away {
         now - since
     }
 
+    /// For how long it has not answered.
+    pub(crate) fn time(&self, now: Instant) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| now - since)
+    }
+
     /// It answered.
     pub(crate) fn reached(&mut self, now: Instant) {
         let Some(since) = self.since.take() else {
@@ -38,7 +44,7 @@ impl Away {
         };
         if let Some((_, open @ true)) = &mut self.told {
             *open = false;
-            log::info!("the server is back after {:?}", now - since);
+            log::info!("the server is back after {}", rounded(now - since));
         }
     }
 

@@ -19,8 +19,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fairtrial_exec::{
-    Answer, Backend, Call, CallHandle, CallId, Cancels, EngineError, Event, Execution, Listener,
-    Observers, Shutdown, SpillPolicy,
+    Answer, Backend, Beginning, Call, CallHandle, CallId, Cancels, EngineError, Event, Execution,
+    Listener, Observers, Shutdown, SpillPolicy,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -85,6 +85,27 @@ struct Submission {
     listener: Box<dyn Listener>,
     /// Whatever it needs is sent as it was then, or later.
     at: Instant,
+}
+
+/// Notes that a call began where whoever submitted it looks, too.
+struct Noting {
+    beginning: Beginning,
+    listener: Box<dyn Listener>,
+}
+
+impl Listener for Noting {
+    fn wants_start(&self) -> bool {
+        self.listener.wants_start()
+    }
+
+    fn began(&self, worker_id: &str) {
+        self.beginning.set();
+        self.listener.began(worker_id);
+    }
+
+    fn ended(self: Box<Self>, answer: Answer) {
+        self.listener.ended(answer);
+    }
 }
 
 /// Runs calls by agents that lease them from `D`.
@@ -156,6 +177,10 @@ impl<D: Dispatch + 'static> ClusterBackend<D> {
         // Under the lock, so that `submit` is told in the order of ids, and never after `shutdown`.
         let id = CallId(self.next_call.fetch_add(1, Ordering::Relaxed));
         self.observers.tell(Event::Submit { call: id });
+        let listener = Box::new(Noting {
+            beginning: call.beginning.clone(),
+            listener,
+        });
         let submission = Submission {
             id,
             call: Box::new(call),

@@ -199,12 +199,14 @@ pub enum DispatchError {
         problem: String,
     },
     /// The server does not let this user in, or do this. Not worth trying again (CL-48).
-    #[error("the server denies `{command}` to user `{user}`")]
+    #[error("the server denies `{command}` to user `{user}`{hint}")]
     Denied {
         /// The user.
         user: String,
         /// The command; or the operation, where the server does not say which command of its script it denied.
         command: String,
+        /// What would mend it, where that can be told; begins with `: `.
+        hint: &'static str,
     },
     /// The server is not one we can work with (CL-11, CL-70, CL-72).
     #[error("cannot use the server `{address}`: {problem}")]

@@ -40,6 +40,20 @@ impl Backoff {
     }
 }
 
+/// A time as people say it: `8.9 s`, `10 min`, `2 h`.
+pub(crate) fn rounded(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    let tenths = |number: f64| {
+        let text = format!("{number:.1}");
+        text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+    };
+    match seconds {
+        ..120.0 => format!("{} s", tenths(seconds)),
+        ..7200.0 => format!("{} min", tenths(seconds / 60.0)),
+        _ => format!("{} h", tenths(seconds / 3600.0)),
+    }
+}
+
 /// A word that nobody else has.
 pub fn nonce() -> String {
     let (one, two) = (RandomState::new(), RandomState::new());

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 /// Why a name cannot be one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` cannot be a {what}: {problem}")]
+#[error("`{name}` is no {what}: {problem}")]
 pub struct BadName {
     /// What it was to be.
     pub what: &'static str,

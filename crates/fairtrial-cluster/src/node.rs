@@ -156,8 +156,9 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         }
     }
 
-    /// Serves until it is told to stop, or cannot go on. To be awaited in a [`LocalSet`](tokio::task::LocalSet).
-    pub async fn run(self) -> Result<(), NodeError> {
+    /// Serves until it is told to stop, or cannot go on; tells by `serves` that it begins. To be awaited in a
+    /// [`LocalSet`](tokio::task::LocalSet).
+    pub async fn run(self, serves: impl FnOnce()) -> Result<(), NodeError> {
         let agent = Rc::new(self);
         match agent.dispatch.announce(&agent.node()).await? {
             Announced::Ok => {}
@@ -165,6 +166,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 return Err(NodeError::NameTaken(agent.config.agent.name().to_owned()));
             }
         }
+        serves();
         agent.turn(NodeState::Up, None);
         let duties = [
             tokio::task::spawn_local(agent.clone().keep_announced()),

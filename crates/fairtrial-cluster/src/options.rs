@@ -91,6 +91,27 @@ impl Options {
         Ok(options)
     }
 
+    /// As [`Options::from_url`], where only those `taken` mean anything: others are refused, for they would do nothing.
+    pub fn some_of_url(url: &str, taken: &[&str]) -> Result<Self, BadOption> {
+        let mut options = Self::default();
+        let Ok(url) = Url::parse(url) else {
+            return Ok(options); // whoever connects says so
+        };
+        for (key, value) in url.query_pairs() {
+            if CONNECTION.contains(&&*key) {
+                continue;
+            }
+            let known = KEYS.contains(&&*key);
+            if known && !taken.contains(&&*key) {
+                let problem = "does nothing here; it is for `--backend`".to_owned();
+                let key = key.into_owned();
+                return Err(BadOption { key, problem });
+            }
+            options.set(&key, &value)?;
+        }
+        Ok(options)
+    }
+
     /// Sets one by its name.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), BadOption> {
         let bad = |problem: String| BadOption {

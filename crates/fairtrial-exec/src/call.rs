@@ -68,7 +68,8 @@ impl Beginning {
         self.0.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set(&self) {
+    /// It has: told by whoever runs it, or hears that somebody does.
+    pub fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
 }

@@ -120,4 +120,16 @@ impl EngineError {
                 | Self::Config { .. }
         )
     }
+
+    /// Whether no other call would fare better: a server that denies or stays away, a store that takes nothing.
+    #[must_use]
+    pub fn is_of_backend(&self) -> bool {
+        matches!(
+            self,
+            Self::Elsewhere {
+                code: "server" | "store",
+                ..
+            }
+        )
+    }
 }

@@ -81,8 +81,8 @@ mod zygote;
 pub use {
     backend::{Backend, Shutdown},
     call::{
-        Arguments, Call, CommandWork, DEFAULT_CAPTURE_BYTES, HostTerms, InvalidCall, Isolation,
-        PickledWork, PythonTerms, ResultFormat, SourceWork, Work, seconds,
+        Arguments, Beginning, Call, CommandWork, DEFAULT_CAPTURE_BYTES, HostTerms, InvalidCall,
+        Isolation, PickledWork, PythonTerms, ResultFormat, SourceWork, Work, seconds,
     },
     capture::{Capture, Captured},
     config::{LocalConfig, Recycle, available_cpus},

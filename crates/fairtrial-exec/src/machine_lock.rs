@@ -52,6 +52,14 @@ pub struct LockError {
     problem: String,
 }
 
+impl LockError {
+    /// What is wrong, for whoever named the file otherwise.
+    #[must_use]
+    pub fn without_hint(&self) -> String {
+        format!("cannot use `{}`: {}", self.path, self.problem)
+    }
+}
+
 impl MachineLock {
     /// The one that all evaluations and agents on this machine use: `FAIRTRIAL_MACHINE_LOCK`, or a file in the first of `/run/lock`
     /// and `/tmp` that every user may write to.
@@ -76,6 +84,15 @@ impl MachineLock {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether the file can be used; waits for nobody.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn check(&self) -> Result<(), LockError> {
+        let room = Room::at(&self.path);
+        room.map(drop).map_err(|error| self.failed(&error))
     }
 
     /// Waits until nobody measures, and keeps others from it. `label` tells others what for; `waiting` is called once if

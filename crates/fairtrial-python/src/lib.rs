@@ -23,7 +23,7 @@ mod watch;
 use pyo3::prelude::*;
 
 pyo3::create_exception!(
-    fairtrial._engine,
+    fairtrial.errors, // where users find it, with all others
     EngineError,
     pyo3::exceptions::PyRuntimeError,
     "The engine itself could not do its work; says nothing of the call."

@@ -88,6 +88,8 @@ pub struct Summary {
     pub orphans: u64,
     /// What was odd about what was there.
     pub warnings: Vec<String>,
+    /// Why the backend can run nothing any more, if that ended it: what is left is for whoever goes on.
+    pub failure: Option<String>,
 }
 
 impl Summary {
@@ -201,7 +203,7 @@ pub async fn execute<B: Backend + 'static>(
         () = batches.keep_current(news) => unreachable!("it goes on for ever"),
     };
     warnings.extend(batches.end().await);
-    let (end, tally) = ran?;
+    let (end, tally, failure) = ran?;
     let last = LastExport {
         plan: Arc::clone(request.plan),
         journal,
@@ -216,6 +218,7 @@ pub async fn execute<B: Backend + 'static>(
         evaluations_failed: ends.evaluations_failed,
         orphans,
         warnings,
+        failure,
     })
 }
 
@@ -261,6 +264,7 @@ fn stand(request: &Request<'_>, ready: &Ready) -> Result<Option<Summary>, Execut
         evaluations_failed: survey.ends.evaluations_failed,
         orphans: survey.orphans,
         warnings: Vec::new(),
+        failure: None,
     }))
 }
 
@@ -312,7 +316,7 @@ async fn run_under<B: Backend + 'static>(
     backend: impl FnOnce() -> Arc<B>,
     stop: watch::Receiver<Stop>,
     told: impl FnMut(&Tally),
-) -> Result<(End, Tally), ExecuteError> {
+) -> Result<(End, Tally, Option<String>), ExecuteError> {
     // Under the lock: what was looked at before may have changed.
     let reader = journal.reader()?;
     let history = reader.history()?;
@@ -338,8 +342,8 @@ async fn run_under<B: Backend + 'static>(
         workers: request.workers,
         invocation,
     };
-    let (end, tally) = runner::run(&site, stop, told).await?;
+    let (end, tally, failure) = runner::run(&site, stop, told).await?;
     journal.record(vec![invocation::end(invocation, end)])?;
     journal.sync()?;
-    Ok((end, tally))
+    Ok((end, tally, failure))
 }

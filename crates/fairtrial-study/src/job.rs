@@ -3,10 +3,10 @@
 mod answer;
 mod evaluate;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use fairtrial_exec::{Backend, Call};
+use fairtrial_exec::{Backend, Call, EngineError};
 use num_bigint::BigInt;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -39,6 +39,8 @@ pub(crate) struct Tools<B> {
     pub(crate) stop: watch::Receiver<Stop>,
     /// Hears of ends that are in the journal.
     pub(crate) recorded: mpsc::UnboundedSender<JobEnd>,
+    /// Why the backend can run nothing any more (CL-57).
+    pub(crate) broken: Arc<OnceLock<EngineError>>,
 }
 
 impl<B> Clone for Tools<B> {
@@ -50,6 +52,7 @@ impl<B> Clone for Tools<B> {
             grace: self.grace,
             stop: self.stop.clone(),
             recorded: self.recorded.clone(),
+            broken: Arc::clone(&self.broken),
         }
     }
 }

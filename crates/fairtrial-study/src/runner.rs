@@ -26,6 +26,8 @@ pub enum Stop {
     Drain,
     /// None starts any more; those that run are stopped, and recorded as cancelled.
     Cancel,
+    /// As well, and nobody waits for them: what they ended with is not known.
+    Leave,
     /// As well, and tables are not written. Whoever says so also ends the backend, which else waits for the grace of those
     /// that run (ST-55).
     Now,
@@ -40,6 +42,8 @@ pub enum End {
     Stopped,
     /// Somebody asked for it.
     Interrupted,
+    /// The backend can run nothing any more.
+    Failed,
 }
 
 impl End {
@@ -50,6 +54,7 @@ impl End {
             Self::Finished => "finished",
             Self::Stopped => "stopped",
             Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
         }
     }
 }
@@ -84,6 +89,12 @@ impl Tally {
         self.ended.iter().sum()
     }
 
+    /// Runs that ended after they had begun.
+    #[must_use]
+    pub fn all_begun(&self) -> u64 {
+        self.all_ended() - self.of(Status::Skipped)
+    }
+
     /// Runs that count as failures (ST-51).
     #[must_use]
     pub fn failures(&self) -> u64 {
@@ -98,12 +109,13 @@ impl Tally {
     }
 }
 
-/// Runs what is to be run. `told` hears of every end; `stop` is watched throughout.
+/// Runs what is to be run. `told` hears of every end; `stop` is watched throughout. An error of the backend's that would
+/// be every run's ends it, and is told.
 pub(crate) async fn run<B: Backend + 'static>(
     site: &Site<'_, B>,
     mut stop: watch::Receiver<Stop>,
     mut told: impl FnMut(&Tally),
-) -> Result<(End, Tally), Arc<JournalError>> {
+) -> Result<(End, Tally, Option<String>), Arc<JournalError>> {
     let policy = &site.plan.study.on_failure;
     let (own_stop, halt) = watch::channel(Stop::No);
     let (recorded, mut told_of) = mpsc::unbounded_channel();
@@ -114,6 +126,7 @@ pub(crate) async fn run<B: Backend + 'static>(
         grace: policy.grace,
         stop: halt,
         recorded,
+        broken: Arc::default(),
     };
     let mut todo = Todo::new(site);
     let mut running = JoinSet::new();
@@ -167,6 +180,10 @@ pub(crate) async fn run<B: Backend + 'static>(
                     ended.count(&done.end);
                     most = site.workers * if done.end.was_short { 1 + AHEAD } else { 1 };
                     unrecorded = Some(done);
+                    if end != End::Interrupted && tools.broken.get().is_some() {
+                        end = End::Failed;
+                        own_stop.send_replace(Stop::Leave);
+                    }
                     if end == End::Finished && strikes(policy, &ended) {
                         end = End::Stopped;
                         own_stop.send_replace(if policy.drain { Stop::Drain } else { Stop::Cancel });
@@ -183,7 +200,8 @@ pub(crate) async fn run<B: Backend + 'static>(
             () = tokio::task::yield_now(), if is_looking => {}
         }
     }
-    Ok((end, tally))
+    let broken = tools.broken.get().filter(|_| end == End::Failed);
+    Ok((end, tally, broken.map(ToString::to_string)))
 }
 
 /// The journal cannot be written any more: what runs is stopped, since nobody would know how it ended.

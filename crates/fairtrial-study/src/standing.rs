@@ -26,6 +26,9 @@ pub struct Standing {
     pub starts: u64,
     /// Attempts of which no end is recorded, and of which none will be.
     pub lost: u64,
+    /// Of the plan's runs that count as lost, those that were under way when their command was ended: who goes on with the
+    /// study finds what became of them, or runs them again.
+    pub left: u64,
     /// Who runs it now.
     pub writer: Option<String>,
     /// Of the last invocation.
@@ -85,6 +88,9 @@ impl Standing {
                 true => Self::RUNNING,
                 false => past.shown().map_or(past.last, |(_, status)| status).name(),
             };
+            if name == Status::Lost.name() && reader.finish(past.last_start())?.is_none() {
+                standing.left += 1;
+            }
             *standing.counts.entry(name).or_default() += 1;
             let condition = run.condition.id().to_string();
             let of_condition = standing.conditions.entry(condition).or_default();

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -305,3 +306,22 @@ def test_a_node_that_is_lost_loses_no_call():
     )
     said = [line for line in ended.stdout.splitlines() if line.startswith(("nodes", "same"))]  # Ray tells of it, too
     assert said == ["nodes 2", "same 1"], ended.stderr[-3000:]
+
+
+def test_a_cluster_that_is_not_there_is_told_at_once():
+    """CL-57, CL-65: nobody listens, and nobody waits for somebody to."""
+    needs_ray()
+    with socket.socket() as taken:  # bound, and never listening: no other takes the port meanwhile
+        taken.bind(("127.0.0.1", 0))
+        address = "127.0.0.1:%d" % taken.getsockname()[1]
+        ended = program(
+            f"""
+            import fairtrial as ft
+            with ft.ray.RayBackend("{address}") as backend:
+                try:
+                    backend.execute(ft.Call(source="def f(): pass", function="f"))
+                except ft.EngineError as error:
+                    print(error)
+            """
+        )
+    assert f"cannot use the Ray cluster: cannot reach `{address}`" in ended.stdout, ended.stderr[-3000:]

@@ -149,3 +149,10 @@ def test_errors_can_be_made_by_hand():
     error = ft.TimedOut("too late")
     assert (str(error), error.outcome) == ("too late", None)
     assert str(pickle.loads(pickle.dumps(error))) == "too late"
+
+
+def test_all_errors_are_at_home_in_one_place():
+    """PY-44: as a traceback names it, it can be imported."""
+    assert ft.EngineError.__module__ == ft.TimedOut.__module__ == "fairtrial.errors"
+    again = pickle.loads(pickle.dumps(ft.EngineError("no")))
+    assert (type(again), str(again)) == (ft.EngineError, "no")

@@ -160,3 +160,28 @@ def test_a_pickled_value_is_loaded_by_whoever_asks_for_it(url, tmp_path):
         assert not said.exists(), "nobody loaded it on its way"
         assert outcome.unpickle() == [None]
         assert said.read_text().split() == [str(os.getpid())], "whoever asks for it does"
+
+
+def test_a_url_may_be_in_a_file(url, tmp_path):
+    """CL-45, CL-55"""
+    file = tmp_path / "url"
+    file.write_text(url + "\n")
+    with ft.RedisBackend(f"@{file}") as backend:
+        assert backend.execute(ft.Call(source=ADD, function="add", args=(2, 3))).value == 5
+
+
+@pytest.mark.parametrize("given", ["redis//127.0.0.1", "127.0.0.1:17391", "redis://127.0.0.1:notaport", "loacl", ""])
+def test_what_is_no_url_is_told_with_an_example(given):
+    """CL-55"""
+    with pytest.raises(ValueError, match="write for example `redis://host:6379`") as told:
+        ft.RedisBackend(given)
+    assert "`" + given.replace("notaport", "…") + "`" in str(told.value)
+
+
+def test_an_empty_file_of_a_url_is_told(tmp_path):
+    """CL-55"""
+    (tmp_path / "url").touch()
+    with pytest.raises(ValueError, match="is empty"):
+        ft.RedisBackend(f"@{tmp_path / 'url'}")
+    with pytest.raises(FileNotFoundError):
+        ft.RedisBackend("@/nonexistent/url")

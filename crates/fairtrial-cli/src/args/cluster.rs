@@ -25,7 +25,7 @@ pub(crate) struct AgentArgs {
     #[arg(long, value_name = "URL")]
     pub(crate) redis: String,
     /// Calls at a time
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = slots, allow_hyphen_values = true)]
     #[arg(required_unless_present = "sweep_blobs")]
     pub(crate) slots: Option<u32>,
     /// What it serves: cpu, or timing, whose calls are alone on this machine; may be repeated [default: cpu]
@@ -63,6 +63,11 @@ pub(crate) struct AgentArgs {
     /// Serve although calls can reach the server: it lets in whoever comes, or they could find the password
     #[arg(long)]
     pub(crate) open_server_ok: bool,
+}
+
+fn slots(text: &str) -> Result<u32, String> {
+    let slots = text.parse().ok().filter(|slots| (1..=4096).contains(slots));
+    slots.ok_or_else(|| format!("`{text}` is not a whole number from 1 to 4096"))
 }
 
 fn class(text: &str) -> Result<Class, String> {

@@ -146,7 +146,8 @@ pub(crate) struct HowArgs {
     /// Runs at a time [default: the study's `parallelism`, else the usable CPUs]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) jobs: Option<u64>,
-    /// Who runs them: `local`, or agents that lease them from a server, as in `redis://127.0.0.1:6379`
+    /// Who runs them: `local`, or agents that lease them from a server, as in `redis://127.0.0.1:6379`; `@FILE` or `@-` reads
+    /// that from a file or standard input's first line
     #[arg(long, value_name = "URL")]
     pub(crate) backend: Option<String>,
     /// Write `study.sqlite` at the end, too

@@ -16,7 +16,7 @@ use crate::args::AgentArgs;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::terminal::Shown;
+use crate::terminal::{Shown, counted};
 use crate::{cluster, engine, log_lines};
 
 /// Unpacked directories that nobody uses, at most.
@@ -27,8 +27,9 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
     log_lines::show();
     let url = cluster::url("--redis", &args.redis)?;
     let dispatch = cluster::dispatch("--redis", &url)?;
+    let blobs = blobs(args, &url)?;
     let Some(slots) = args.slots else {
-        return sweep::run(dispatch, args);
+        return sweep::run(&dispatch, blobs.as_deref());
     };
     let mut config = engine::config(usize::try_from(slots).ok())?;
     let name = args.name.clone().unwrap_or_else(|| config.node_id.clone());
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
     config.node_id = agent.name().to_owned();
     // Between two calls it waits for the server, and other agents may have work for the processor.
     config.stays_awake = false;
-    let store = cluster::store("--blobs", args.blobs.as_deref(), &config)?;
+    let store = cluster::store("--blobs", blobs.as_deref(), &config)?;
     let cache = args.cache.clone().or_else(|| config.cache_dir());
     let cache = cache.ok_or_else(|| {
         Failure::usage(
@@ -67,15 +68,16 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
         engine.start_here()?;
         start::check(&dispatch, store.as_ref(), &engine, args.sandbox).await?;
         guard::check(args, &dispatch, store.as_ref(), &engine).await?;
-        say(&format!(
-            "agent {} serves {} with {slots} slots",
+        let serves = format!(
+            "agent {} serves {} with {}",
             node.agent.name(),
-            dispatch.endpoint().address()
-        ));
+            dispatch.endpoint().address(),
+            counted(u64::from(slots), "slot")
+        );
         let (stop, stopped) = watch::channel(Stop::No);
         let cache = TreeCache::at(&cache, CACHE_BYTES);
         let agent = NodeAgent::new(dispatch, engine, store, cache, node, stopped);
-        let serving = agent.run();
+        let serving = agent.run(|| say(&serves));
         tokio::pin!(serving);
         let mut by_int = false;
         loop {
@@ -113,15 +115,34 @@ fn classes(given: &[Class]) -> Vec<Class> {
 
 fn lock(args: &AgentArgs, config: &LocalConfig) -> Result<MachineLock, Failure> {
     let Some(file) = &args.lock else {
-        return Ok(MachineLock::of(config));
+        let lock = MachineLock::of(config);
+        let usable = lock.check();
+        usable.map_err(|error| Failure::Cluster(error.to_string()))?;
+        return Ok(lock);
     };
     let file = std::path::absolute(file);
-    file.map(MachineLock::at)
-        .map_err(|error| Failure::usage("--lock", error))
+    let lock = file.map(MachineLock::at);
+    let lock = lock.map_err(|error| Failure::usage("--lock", error))?;
+    let usable = lock.check();
+    usable.map_err(|error| Failure::Cluster(format!("--lock: {}", error.without_hint())))?;
+    Ok(lock)
 }
 
+/// The store that a flag or the URL names.
+fn blobs(args: &AgentArgs, url: &str) -> Result<Option<String>, Failure> {
+    let named = cluster::options("--redis", url, &["blobs"])?.blobs;
+    match (&args.blobs, named) {
+        (Some(flag), Some(named)) if *flag != named => {
+            let problem = "the URL of --redis names another store, by `?blobs=`";
+            Err(Failure::usage("--blobs", problem))
+        }
+        (flag, named) => Ok(flag.clone().or(named)),
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn failure(error: NodeError) -> Failure {
-    Failure::Check(format!("the agent ended: {error}"))
+    Failure::Cluster(format!("the agent ended: {error}"))
 }
 
 fn say(line: &str) {

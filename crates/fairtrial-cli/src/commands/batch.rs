@@ -68,9 +68,10 @@ pub(crate) fn run(args: &BatchArgs) -> Result<ExitCode, Failure> {
             }
             output.finish().await
         };
-        let closed = interrupt.or(closing).await;
-        let all = closed.and_then(|closed| ended?.and(closed));
-        all.map_err(|failure| backend.explain(failure))?;
+        let left = |_: Failure| backend.interrupted();
+        let closed = interrupt.or(closing).await.map_err(left)?;
+        ended.map_err(left)??;
+        closed?;
         Ok(batch.tally.exit_code())
     })
 }
@@ -121,6 +122,8 @@ struct Batch<B> {
     text: u64,
     submitted: u64,
     window: Reorder<Record>,
+    /// Why no call can be run any more.
+    broken: Option<String>,
 }
 
 impl<B: Backend + 'static> Batch<B> {
@@ -143,6 +146,7 @@ impl<B: Backend + 'static> Batch<B> {
             text: 0,
             submitted: 0,
             window: Reorder::new(),
+            broken: None,
         }
     }
 
@@ -156,6 +160,12 @@ impl<B: Backend + 'static> Batch<B> {
         loop {
             while let Some(finished) = self.running.try_join_next() {
                 self.settle(finished)?;
+            }
+            // What came before it is written first.
+            if !self.window.is_ready()
+                && let Some(problem) = self.broken.take()
+            {
+                return Err(Failure::Cluster(problem));
             }
             self.submit();
             if !reading && self.waiting.is_empty() && self.window.next() == self.submitted {
@@ -189,7 +199,8 @@ impl<B: Backend + 'static> Batch<B> {
 
     /// Starts waiting lines while there is room.
     fn submit(&mut self) {
-        while self.has_room()
+        while self.broken.is_none()
+            && self.has_room()
             && let Some(line) = self.waiting.pop_front()
         {
             let index = self.submitted;
@@ -214,6 +225,10 @@ impl<B: Backend + 'static> Batch<B> {
     ) -> Result<(), Failure> {
         let finished = finished.map_err(Failure::attempting("a call's task failed"))?;
         self.text -= finished.weight;
+        if let LineEnd::BackendError(problem) = finished.end {
+            self.broken.get_or_insert(problem);
+            return Ok(());
+        }
         self.window.insert(finished.index, finished.record);
         let ok = matches!(finished.end, LineEnd::Verdict(Verdict::Ok));
         self.progress.finished(ok, finished.length);
@@ -224,6 +239,7 @@ impl<B: Backend + 'static> Batch<B> {
                 self.tally.bad_lines += 1;
                 self.progress.say(&format!("{}:{message}", self.name));
             }
+            LineEnd::BackendError(_) => unreachable!("seen above"),
             LineEnd::EngineError(message) => {
                 self.tally.engine_errors += 1;
                 self.progress.say(&format!("{}:{message}", self.name));

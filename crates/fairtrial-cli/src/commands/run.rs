@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fairtrial_candidates::Rescoring;
 use fairtrial_cluster::nonce;
@@ -13,8 +13,9 @@ use fairtrial_study::{
 };
 use fairtrial_study::{JournalError, JournalReader, PastInvocation, Status};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use crate::any_backend::AnyBackend;
+use crate::any_backend::{AnyBackend, reach};
 use crate::args::{
     AgainArgs, HowArgs, RescoreArgs, ResumeArgs, RetryArgs, RunArgs, TermsArgs, statuses,
 };
@@ -30,9 +31,8 @@ use crate::terminal::{Shown, counted};
 /// How long the record of what was killed may take; a disk that takes longer has failed.
 const RECORDING: Duration = Duration::from_secs(5);
 
-/// How long agents may take, beyond the grace of what they run, to say that it has ended. Then the queue is cancelled as a
-/// whole, which the backend waits 5 s for (CL-56).
-const CANCELLING: Duration = Duration::from_secs(1);
+/// After Ctrl-C agents have so long to say what became of what they ran (CL-56).
+const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs the study that `args` name.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
@@ -255,7 +255,11 @@ fn perform(
         let mut interrupt = Interrupt::listen()?;
         let (stop, stopped) = watch::channel(Stop::No);
         let mut progress = StudyProgress::new(plan.len(), how.no_progress);
-        let backend = AnyBackend::new(how.backend.as_deref(), config, workers, queue.as_deref())?;
+        let remote = how.backend.as_deref();
+        if mode != Mode::Resume {
+            interrupt.or(reach(remote, &config)).await??;
+        }
+        let backend = AnyBackend::new(remote, config, workers, queue.as_deref())?;
         let backend = Arc::new(backend);
         let made = Arc::clone(&backend);
         let running = execute(
@@ -268,58 +272,70 @@ fn perform(
         );
         tokio::pin!(running);
         let mut asked = false;
-        let mut deadline = None;
+        let mut patience = None;
         let ended = loop {
+            let out_of_patience = async {
+                match patience {
+                    Some(until) => tokio::time::sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
                 () = interrupt.received() => {
                     if asked {
-                        break None;
+                        stop.send_replace(Stop::Now);
+                        // What is killed now is recorded.
+                        let recorded = tokio::time::timeout(RECORDING, running);
+                        _ = tokio::join!(engine::stop_within(&backend, backend.patience()), recorded);
+                        return Err(backend.interrupted());
                     }
                     asked = true;
-                    // Agents may be gone, or the server.
-                    deadline = (!is_local).then(|| Instant::now() + study.on_failure.grace + CANCELLING);
                     stop.send_replace(Stop::Cancel);
+                    say("stopping; once more to stop at once");
+                    patience = (!is_local).then(|| Instant::now() + CANCEL_PATIENCE);
                 }
-                () = passed(deadline) => break None,
-                ended = &mut running => break Some(ended),
+                () = out_of_patience => {
+                    patience = None;
+                    stop.send_replace(Stop::Leave);
+                }
+                ended = &mut running => break ended,
             }
         };
-        let Some(ended) = ended else {
-            stop.send_replace(Stop::Now);
-            // What is killed now is recorded.
-            let recorded = tokio::time::timeout(RECORDING, running);
-            _ = tokio::join!(engine::stop_within(&backend, backend.patience()), recorded);
-            return Err(backend.explain(Failure::Interrupted));
-        };
+        let is_left = *stop.borrow() == Stop::Leave;
         drop(stop);
         // What was stopped may use its grace; who asks once more waits for nobody.
         match &ended {
+            Ok(summary) if is_left || summary.failure.is_some() => {
+                engine::stop_within(&backend, backend.patience()).await
+            }
             Ok(_) if interrupt.or(engine::finish(&*backend)).await.is_ok() => {}
             Ok(_) => {
-                engine::stop(&backend).await;
-                return Err(backend.explain(Failure::Interrupted));
+                engine::stop_within(&backend, backend.patience()).await;
+                return Err(backend.interrupted());
             }
-            Err(_) => engine::stop(&backend).await,
+            Err(_) => engine::stop_within(&backend, backend.patience()).await,
         }
         ended.map_err(failure)
     })?;
     for warning in &summary.warnings {
-        writeln!(Shown::on(io::stderr()), "{warning}").unwrap_or_default(); // nobody is there to be told
+        say(warning);
     }
     let done = match request.wishes.rescore {
         Some(_) => "evaluated",
         None => "run now",
     };
     show(&plan, directory, &summary, done);
+    if let Some(failure) = &summary.failure {
+        let directory = for_shell(&directory.display().to_string());
+        let line = format!("{failure}; go on with: fairtrial resume {directory}");
+        return Err(Failure::Cluster(line));
+    }
     Ok(exit_code(&summary, plan.len(), how))
 }
 
-async fn passed(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-        None => std::future::pending().await,
-    }
+fn say(line: &str) {
+    writeln!(Shown::on(io::stderr()), "{line}").unwrap_or_default(); // nobody is there to be told
 }
 
 /// The queue of a journal's calls: who goes on with it finds what agents left there, and a new run of the same study finds
@@ -363,6 +379,7 @@ fn exit_code(summary: &Summary, planned: u64, how: &HowArgs) -> ExitCode {
     let unwell = summary.unwell(planned);
     match &summary.end {
         Some(End::Interrupted) => ExitCode::Interrupted,
+        Some(End::Failed) => ExitCode::EngineFailed,
         Some(End::Stopped) => ExitCode::CallFailed,
         _ if unwell == 0 => ExitCode::AllWell,
         _ => match how.allow_failures {
@@ -375,6 +392,7 @@ fn exit_code(summary: &Summary, planned: u64, how: &HowArgs) -> ExitCode {
 /// The closing summary, all that goes to standard output. `done`: what was done with runs that ended.
 fn show(plan: &Plan<'_>, directory: &Path, summary: &Summary, done: &str) {
     let ran = summary.tally.all_ended();
+    let begun = counted(summary.tally.all_begun(), "run");
     let what = match (&summary.end, ran) {
         (None, _) => "nothing to do".to_owned(),
         (Some(End::Finished), ran) => format!(
@@ -385,7 +403,8 @@ fn show(plan: &Plan<'_>, directory: &Path, summary: &Summary, done: &str) {
             let ran = counted(ran, "run");
             format!("stopped after {ran} by the policy on failures")
         }
-        (Some(End::Interrupted), ran) => format!("interrupted after {}", counted(ran, "run")),
+        (Some(End::Interrupted), _) => format!("interrupted after {begun}"),
+        (Some(End::Failed), _) => format!("given up after {begun}"),
     };
     let mut lines = vec![format!("study {}: {what}", plan.study.study_id)];
     let ended = Status::ALL.into_iter().filter_map(|status| {
@@ -414,7 +433,7 @@ fn show(plan: &Plan<'_>, directory: &Path, summary: &Summary, done: &str) {
 }
 
 /// A word that a shell takes as it is.
-fn for_shell(word: &str) -> String {
+pub(crate) fn for_shell(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
     match !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
         true => word.to_owned(),

@@ -1,6 +1,7 @@
 //! `fairtrial status`: how a study stands.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use fairtrial_study::{Failure as Failed, Plan, Standing};
 use fairtrial_study::{JournalError, JournalReader, Status};
@@ -8,7 +9,7 @@ use serde_json::json;
 
 use crate::args::StatusArgs;
 use crate::commands::plan::invalid;
-use crate::commands::run::recorded_study;
+use crate::commands::run::{for_shell, recorded_study};
 use crate::commands::status_cluster;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
@@ -31,7 +32,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let standing = Standing::read(&plan, &reader, SHOWN).map_err(failed)?;
     let shown = match args.json {
         true => show_json(&plan, &standing),
-        false => show(&plan, &standing),
+        false => show(&plan, &standing, directory),
     };
     match shown {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -57,6 +58,7 @@ fn show_json(plan: &Plan<'_>, standing: &Standing) -> io::Result<()> {
         "starts": standing.starts,
         "running": standing.counts.get(Standing::RUNNING).unwrap_or(&0),
         "lost": standing.lost,
+        "left": standing.left,
         "orphans": standing.orphans,
         "retried_successes": standing.retried,
         "writer": standing.writer,
@@ -80,16 +82,32 @@ fn failure_json(failure: &Failed) -> serde_json::Value {
     })
 }
 
-fn show(plan: &Plan<'_>, standing: &Standing) -> io::Result<()> {
+fn show(plan: &Plan<'_>, standing: &Standing, directory: &Path) -> io::Result<()> {
     let mut out = Shown::on(io::stdout());
     let planned = counted(plan.len(), "run");
     writeln!(out, "study {}: {planned} planned", plan.study.study_id)?;
     let begun: u64 = standing.counts.values().sum();
     let names = Status::ALL.map(Status::name);
     for name in names.into_iter().chain([Standing::RUNNING]) {
-        if let Some(count) = standing.counts.get(name) {
-            writeln!(out, "  {count} {name}")?;
+        let left = match name == Status::Lost.name() {
+            true => standing.left,
+            false => 0,
+        };
+        match standing.counts.get(name).map(|count| count - left) {
+            None | Some(0) => {}
+            Some(count) => writeln!(out, "  {count} {name}")?,
         }
+    }
+    if standing.left > 0 {
+        let directory = for_shell(&directory.display().to_string());
+        let (left, them) = (
+            standing.left,
+            if standing.left == 1 { "it" } else { "them" },
+        );
+        writeln!(
+            out,
+            "  {left} under way when it was ended; `fairtrial resume {directory}` goes on with {them}"
+        )?;
     }
     if begun < plan.len() {
         writeln!(out, "  {} to run", plan.len() - begun)?;

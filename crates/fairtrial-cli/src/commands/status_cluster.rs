@@ -20,7 +20,9 @@ struct Standing {
 
 /// Shows it.
 pub(crate) fn run(url: &str, json: bool) -> Result<ExitCode, Failure> {
+    cluster::warn_of_password("--cluster", url);
     let url = cluster::url("--cluster", url)?;
+    cluster::options("--cluster", &url, &[])?;
     let dispatch = cluster::dispatch("--cluster", &url)?;
     let standing = engine::run(async {
         let asked = async {

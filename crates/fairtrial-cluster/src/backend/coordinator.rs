@@ -16,7 +16,7 @@ use crate::answers::{Kept, Opened, StoredEvent};
 use crate::away::Away;
 use crate::blobs::{Blob, BlobStore};
 use crate::dispatch::{Dispatch, DispatchError};
-use crate::jitter::{Backoff, jittered, nonce};
+use crate::jitter::{Backoff, jittered, nonce, rounded};
 use crate::names::{StreamId, TaskId};
 use crate::pack::Signature;
 use crate::terms::{OWNER_DEAD_AFTER, Owner, Task, Terms};
@@ -279,7 +279,9 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 }
                 Err(error) => {
                     self.missed(error);
-                    tokio::time::sleep(backoff.next()).await;
+                    // Not past the time that it may be away.
+                    let next = backoff.next().min(self.time_left());
+                    tokio::time::sleep(next).await;
                 }
             }
         }
@@ -371,12 +373,22 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         self.away.borrow_mut().reached(Instant::now());
     }
 
+    /// How long the server may still be away; never so little that it is asked all the time.
+    fn time_left(&self) -> Duration {
+        let away = self.away.borrow().time(Instant::now());
+        let left = self.config.server_timeout.saturating_sub(away);
+        left + Duration::from_millis(50)
+    }
+
     /// The server did not answer, or refused: after too long nothing can be run any more.
     pub(super) fn missed(&self, error: DispatchError) {
         let lasting = match &error {
             DispatchError::Unreachable { .. } => {
                 let mut away = self.away.borrow_mut();
-                away.missed(Instant::now(), &error, "trying again") > self.config.server_timeout
+                let most = rounded(self.config.server_timeout);
+                let goes_on = format!("trying again for up to {most} (`?server_timeout=`)");
+                let missed = away.missed(Instant::now(), &error, &goes_on);
+                missed > self.config.server_timeout
             }
             _ => true,
         };

@@ -11,7 +11,7 @@ use super::Submission;
 use super::coordinator::{Coordinator, Outstanding, Packed, Preparing};
 use super::verdicts::cancelled;
 use crate::answers::{Cancelled, Place, Submitted};
-use crate::blobs::{Blob, BlobStore};
+use crate::blobs::{Blob, BlobError, BlobStore};
 use crate::dispatch::Dispatch;
 use crate::envelope::{Outgoing, PackedParts, SealedTask, TaskEnvelope};
 use crate::jitter::{Backoff, nonce};
@@ -58,7 +58,12 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         }
         if let Some(file) = arguments_in_file(call)? {
             // Hashed by the store's thread: this one has leases and owners to keep.
-            parts.file = Some(self.store("call")?.put_file(file).await?);
+            parts.file = Some(
+                self.store("call")?
+                    .put_file(file)
+                    .await
+                    .map_err(store_failed)?,
+            );
         }
         let key = call.key.clone().unwrap_or_else(nonce);
         let python = match call.work {
@@ -116,7 +121,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 packed => break packed.map_err(refuse)?,
             }
         };
-        let blob = store.put_file(packed).await?;
+        let blob = store.put_file(packed).await.map_err(store_failed)?;
         let packed = Packed {
             signature,
             blob,
@@ -130,7 +135,10 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     }
 
     async fn put(&self, piece: Outgoing) -> Result<(), EngineError> {
-        self.store("call")?.put_outgoing(piece).await?;
+        self.store("call")?
+            .put_outgoing(piece)
+            .await
+            .map_err(store_failed)?;
         Ok(())
     }
 
@@ -327,4 +335,15 @@ fn arguments_in_file(call: &Call) -> Result<Option<File>, EngineError> {
 
 fn refused(field: &str, error: &dyn std::error::Error) -> EngineError {
     InvalidCall::new(field, error.to_string()).into()
+}
+
+/// A store that takes nothing takes nobody's.
+fn store_failed(error: BlobError) -> EngineError {
+    match error.code() {
+        Some(_) => error.into(),
+        None => EngineError::Elsewhere {
+            code: "store",
+            problem: error.to_string(),
+        },
+    }
 }

@@ -59,7 +59,9 @@ impl From<BlobError> for EngineError {
 #[non_exhaustive]
 pub enum Fault {
     /// There is no such blob.
-    #[error("there is no blob `{0}`")]
+    #[error(
+        "there is no blob `{0}`; do agents (`--blobs`) and who calls them (`blobs`) name the same store?"
+    )]
     Missing(Digest),
     /// What is there under this name is something else (CL-52).
     #[error("blob `{digest}` is corrupt: {problem}")]

@@ -21,15 +21,17 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// How an address is written.
+    pub const EXAMPLE: &str = "for example `redis://host:6379`";
+
     /// Reads an address, and the files it names. Refuses a password that would cross a network in the clear.
     pub fn parse(url: &str) -> Result<Self, DispatchError> {
         let info = url.into_connection_info().map_err(|error| {
-            // The parser's own words, never the address: it may have a password in it.
-            address(
-                error
-                    .detail()
-                    .map_or_else(|| error.category().to_owned(), str::to_owned),
-            )
+            let given = masked(url);
+            let why = error
+                .detail()
+                .map_or_else(|| "it is none".to_owned(), str::to_owned);
+            address(format!("`{given}`: {why}; write {}", Self::EXAMPLE))
         })?;
         if url.contains('#') {
             return Err(address("it has a `#`; certificates are always verified"));
@@ -39,8 +41,7 @@ impl Endpoint {
             key_file: option(url, "key").map(PathBuf::from),
             info,
         };
-        let password = endpoint.info.redis_settings().password().is_some();
-        if password
+        if endpoint.has_password()
             && endpoint.crosses_a_network()
             && option(url, "insecure").as_deref() != Some("1")
         {
@@ -69,6 +70,16 @@ impl Endpoint {
     pub fn names_a_user(&self) -> bool {
         let settings = self.info.redis_settings();
         settings.username().is_some() || settings.password().is_some()
+    }
+
+    /// Whether there is a password in it.
+    #[must_use]
+    pub fn has_password(&self) -> bool {
+        self.info.redis_settings().password().is_some()
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
     }
 
     /// The file of the key that it shows itself with, if it does.
@@ -150,6 +161,31 @@ pub fn without_secrets(word: &str) -> String {
     let query = query.map(|query| query.split('&').map(shown).collect::<Vec<_>>().join("&"));
     let query = query.map_or_else(String::new, |query| format!("?{query}"));
     format!("{scheme}://{host}{query}")
+}
+
+/// What was given in the place of an address, whatever it is: up to the last `@`, and where a port should be, there may be a
+/// password.
+fn masked(given: &str) -> String {
+    let (front, rest) = match given.rsplit_once('@') {
+        Some((front, rest)) => {
+            let scheme = front.split_once("://").map(|(scheme, _)| scheme);
+            let scheme = scheme.map_or_else(String::new, |scheme| format!("{scheme}://"));
+            (format!("{scheme}***@"), rest)
+        }
+        None => match given.split_once("://") {
+            Some((scheme, rest)) => (format!("{scheme}://"), rest),
+            None => (String::new(), given),
+        },
+    };
+    let rest = without_secrets(&format!("://{rest}"));
+    let rest = &rest[3..];
+    let shown = match rest.rsplit_once(':') {
+        Some((host, port)) if !port.starts_with(|c: char| c.is_ascii_digit() || c == ']') => {
+            format!("{host}:…")
+        }
+        _ => rest.to_owned(),
+    };
+    format!("{front}{shown}")
 }
 
 fn certificates(url: &str) -> Result<Option<TlsCertificates>, DispatchError> {
@@ -240,15 +276,28 @@ mod tests {
 
     /// CL-45, CL-48
     #[test]
-    fn an_address_that_cannot_be_one_is_refused_without_being_repeated() {
-        for bad in [
-            "redis//:hunter2@",
-            "http://u:hunter2@h",
-            "rediss://u:hunter2@h#insecure",
-            "redis://u:hunter2@h/x",
+    fn an_address_that_cannot_be_one_is_refused_without_its_password() {
+        for (bad, shown) in [
+            ("redis//:hunter2@", "`***@`"),
+            ("http://u:hunter2@h", "`http://***@h`"),
+            ("rediss://u:hunter2@h#insecure", "`#`"),
+            ("redis://u:hunter2@h/x", "`redis://***@h/x`"),
+            ("redis://u:hun/ter2@h:1", "`redis://***@h:1`"),
+            ("redis://:hunter2", "`redis://:…`"),
+            ("reddis+unix:///s?pass=hunter2", "?pass=***"),
+            ("redis//127.0.0.1", "`redis//127.0.0.1`"),
+            ("127.0.0.1:17391", "`127.0.0.1:17391`"),
+            ("redis://127.0.0.1:notaport", "`redis://127.0.0.1:…`"),
+            ("loacl", "`loacl`"),
+            ("", "``"),
         ] {
-            let refused = Endpoint::parse(bad).unwrap_err().to_string();
+            let refused = Endpoint::parse(bad).expect_err(bad).to_string();
             assert!(!refused.contains("hunter2"), "{refused}");
+            assert!(refused.contains(shown), "{bad}: {refused}");
+            assert!(
+                shown == "`#`" || refused.contains("redis://host:6379"),
+                "{refused}"
+            );
         }
     }
 

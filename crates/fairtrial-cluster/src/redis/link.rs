@@ -204,7 +204,16 @@ impl Link {
                 self.endpoint.user().to_owned(),
                 command.unwrap_or(name).to_owned(),
             );
-            return DispatchError::Denied { user, command };
+            let hint = match (&*command, self.endpoint.has_password()) {
+                ("AUTH", true) => ": wrong password, or no such user",
+                ("AUTH", false) => ": it wants a password, as in `redis://:PASSWORD@host`",
+                _ => "",
+            };
+            return DispatchError::Denied {
+                user,
+                command,
+                hint,
+            };
         }
         if let Some(problem) = mistrusted(&text) {
             let address = self.endpoint.address();
@@ -214,12 +223,24 @@ impl Link {
             return self.unreachable(format!("it refuses for now ({code}): {text}"));
         }
         match error.kind() {
-            ErrorKind::Io | ErrorKind::Parse => self.unreachable(text),
+            // What came is no reply of any Redis server; whatever is there stays there.
+            ErrorKind::Parse => self.unsuited("no Redis server answers there"),
+            ErrorKind::Io if self.endpoint.is_tls() && (error.is_timeout() || is_no_tls(&text)) => {
+                self.unreachable(format!("{text}; does it speak TLS?"))
+            }
+            ErrorKind::Io => self.unreachable(text),
             ErrorKind::InvalidClientConfig => DispatchError::Address { problem: text },
             _ => DispatchError::Protocol {
                 operation: name,
                 problem: text,
             },
+        }
+    }
+
+    fn unsuited(&self, problem: &str) -> DispatchError {
+        DispatchError::Unsuited {
+            address: self.endpoint.address(),
+            problem: problem.to_owned(),
         }
     }
 
@@ -230,6 +251,11 @@ impl Link {
             problem: problem.into(),
         }
     }
+}
+
+/// Whether what came in a handshake is of something else.
+fn is_no_tls(text: &str) -> bool {
+    text.contains("corrupt message")
 }
 
 /// Whether the script must be loaded first: a server that was restarted has forgotten it.

@@ -26,6 +26,21 @@ impl RedisDispatch {
         }
     }
 
+    /// Whether it lets this user in: all is well but for a denial. A server that is away, or denies the question alone, is
+    /// for whoever asks for more.
+    pub async fn enter(&self) -> Answered<()> {
+        let ping = redis::cmd("PING");
+        let error = match self.link.query::<redis::Value>("PING", &ping).await {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        match &error {
+            DispatchError::Unsuited { .. } => Err(error),
+            DispatchError::Denied { command, .. } if command == "AUTH" => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the server serves whoever comes, without user, password and key (CL-44).
     pub async fn serves_strangers(&self) -> Answered<bool> {
         let stranger = Link::new(self.endpoint().as_stranger())?;

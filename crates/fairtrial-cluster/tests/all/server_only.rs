@@ -339,6 +339,10 @@ async fn what_is_denied_is_told_with_user_and_command_and_never_a_password() {
     let denied = |user: &str, command: &str| DispatchError::Denied {
         user: user.to_owned(),
         command: command.to_owned(),
+        hint: match command {
+            "AUTH" => ": wrong password, or no such user",
+            _ => "",
+        },
     };
     let in_script = try_with(&url("weak", "hunter2")).await;
     // Valkey says which command of the script it denied.
@@ -360,7 +364,7 @@ async fn what_is_denied_is_told_with_user_and_command_and_never_a_password() {
         .await;
     let stranger = try_with(&stage.server.url()).await;
     assert!(
-        matches!(stranger, DispatchError::Denied { .. }),
+        matches!(stranger, DispatchError::Denied { hint, .. } if hint.contains("it wants a password")),
         "{stranger:?}"
     );
     let listening = dispatch_to(&url("mute", "hunter2"))

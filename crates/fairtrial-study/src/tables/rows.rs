@@ -74,7 +74,11 @@ pub(super) fn run(export: &Export<'_>, run: &RunSpec<'_>, record: &RunRecord) ->
             .cloned()
             .unwrap_or(Value::text("")),
         volatile(Value::Text(manifest.display().to_string())),
-        text(record.error_info.as_deref()),
+        said_of_end(
+            text(record.error_info.as_deref()),
+            record.finish.verdict.as_deref(),
+            mask,
+        ),
     ];
     if !is_dre {
         row.extend(native(run, record, mask));
@@ -121,6 +125,27 @@ fn native(run: &RunSpec<'_>, record: &RunRecord, mask: bool) -> Vec<Value> {
         exit("signal"),
         measured("node_id"),
     ]
+}
+
+/// What was said of an end; masked, without the time that was measured when it was stopped.
+fn said_of_end(said: Value, verdict: Option<&str>, mask: bool) -> Value {
+    match said {
+        Value::Text(text) if mask && verdict == Some("timeout") => Value::Text(unmeasured(&text)),
+        said => said,
+    }
+}
+
+/// `stopped 1.01 s after it began (limit 1s)` without its number.
+fn unmeasured(text: &str) -> String {
+    let parts = text
+        .split_once("stopped ")
+        .and_then(|(before, rest)| Some((before, rest.split_once(" s after it began")?)));
+    match parts {
+        Some((before, (number, after))) if number.parse::<f64>().is_ok() => {
+            format!("{before}stopped after it began{after}")
+        }
+        _ => text.to_owned(),
+    }
 }
 
 /// A row of `events.csv`.
@@ -264,9 +289,29 @@ fn attempt(
         time(start.started_at_ns),
         finish.map_or(Value::Null, |finish| time(finish.finished_at_ns)),
         error("type"),
-        error("message"),
+        said_of_end(
+            error("message"),
+            finish.and_then(|finish| finish.verdict.as_deref()),
+            mask,
+        ),
         output.map_or(Value::Null, |output| {
             Value::Text(crate::canonical::canonical_json(output))
         }),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ST-76: masked tables have nothing that was measured.
+    #[test]
+    fn what_is_said_of_a_timeout_is_masked() {
+        let said = Value::text("Timeout: stopped 1.01 s after it began (limit 1s)");
+        let masked = Value::text("Timeout: stopped after it began (limit 1s)");
+        let shown = |verdict, mask| said_of_end(said.clone(), verdict, mask);
+        assert_eq!(shown(Some("timeout"), true), masked);
+        assert_eq!(shown(Some("timeout"), false), said);
+        assert_eq!(shown(Some("exception"), true), said);
+    }
 }

@@ -95,3 +95,16 @@ async fn an_engine_that_fails_is_asked_again_unless_that_is_of_no_use() {
         ["lost", "failed", "failed"]
     );
 }
+
+/// CL-57: what every run would end with is asked for once, and the run is not lost.
+#[tokio::test]
+async fn a_backend_that_fails_ends_the_study() {
+    let broken = |code| EngineError::Elsewhere {
+        code,
+        problem: "no".into(),
+    };
+    for code in ["server", "store"] {
+        assert_eq!(attempts(vec![broken(code)], 3).await, ["skipped"]);
+    }
+    assert_eq!(attempts(vec![broken("lost")], 3).await, ["lost"]);
+}

@@ -178,14 +178,18 @@ fn an_agent_without_its_lock_ends() {
         return;
     };
     let shell = Shell::new();
-    let calls = [json!({"id": 1, "argv": ["true"]})];
-    shell.write_lines("calls.jsonl", &calls);
-    let words = ["--slots", "1", "--lock", "/proc/none/lock"];
-    let agent = agent(&shell, &server, "locked", &words);
-    let _waiting = batch(&shell, &server, "calls.jsonl", "");
-    let ended = agent.end();
+    let url = server.url();
+    let words = ["agent", "--redis", &url, "--open-server-ok", "--slots", "1"];
+    let lock = ["--lock", "/proc/none/lock"];
+    let ended = shell.fairtrial(words.into_iter().chain(lock)).run();
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.contains("/proc/none/lock"), "{ended:?}");
+    assert!(
+        ended
+            .stderr
+            .starts_with("error: --lock: cannot use `/proc/none/lock`"),
+        "{ended:?}"
+    );
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
 }
 
 /// Waits for a file.

@@ -154,7 +154,7 @@ fn work_is_done_with_the_users_of_the_list_and_no_password_is_left_anywhere() {
     let as_reader = ["batch", "calls.jsonl", "--backend", &reader];
     let refused = shell.fairtrial(as_reader).run();
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.stdout.contains("to user `reader`"), "{refused:?}");
+    assert!(refused.stderr.contains("to user `reader`"), "{refused:?}");
     let as_reader = [
         "agent",
         "--redis",
@@ -302,7 +302,9 @@ fn an_agent_whose_credentials_calls_could_find_does_not_start() {
             level,
         ];
         let refused = shell.fairtrial(words).run();
-        assert_eq!(refused.code, Some(1), "{given}: {refused:?}");
+        // How the URL is given is a matter of usage, and no agent that is started again would do better.
+        let code = if says == "serves whoever comes" { 1 } else { 2 };
+        assert_eq!(refused.code, Some(code), "{given}: {refused:?}");
         for word in [says, "--sandbox strict", "--open-server-ok"] {
             assert!(refused.stderr.contains(word), "{}", refused.stderr);
         }
@@ -329,7 +331,7 @@ fn an_agent_whose_credentials_calls_could_find_does_not_start() {
         .fairtrial(words)
         .under_all(&["sh", "-c", &script, "sh"])
         .run();
-    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(
         refused.stderr.contains("calls could read"),
         "{}",

@@ -23,7 +23,7 @@ pub(super) async fn check(
         return Ok(());
     }
     if dispatch.endpoint().names_a_user() && !args.redis.starts_with('@') {
-        return Err(refusal(
+        return Err(misuse(
             "user and password stand on the command line, where every process can read them: give the URL by \
              --redis @-",
         ));
@@ -31,7 +31,7 @@ pub(super) async fn check(
     for file in secret_files(args, dispatch, store) {
         if is_readable(&file, args.sandbox, engine).await? {
             let file = file.display();
-            return Err(refusal(&format!(
+            return Err(misuse(&format!(
                 "calls could read `{file}`: it is their user's, too. Give the URL by --redis @- from a pipe, keys and \
                  tokens by files of another user"
             )));
@@ -47,10 +47,22 @@ pub(super) async fn check(
 }
 
 fn refusal(problem: &str) -> Failure {
-    Failure::Check(format!(
-        "cannot use the server at this level: {problem}; or say --sandbox strict, where calls reach none of it and have \
-         users of their own, or --open-server-ok, if they may"
+    Failure::Cluster(format!(
+        "cannot use the server at this level: {}",
+        with_remedies(problem)
     ))
+}
+
+/// Who gave the URL can give it otherwise.
+fn misuse(problem: &str) -> Failure {
+    Failure::usage("--redis", with_remedies(problem))
+}
+
+fn with_remedies(problem: &str) -> String {
+    format!(
+        "{problem}; or say --sandbox strict, where calls reach none of it and have users of their own, or \
+         --open-server-ok, if they may"
+    )
 }
 
 /// Files that hold what opens the server or the store.

@@ -21,7 +21,7 @@ pub(super) async fn check(
     }
     if let Some(store) = store {
         store.check().await.map_err(|error| {
-            Failure::Check(format!(
+            Failure::Cluster(format!(
                 "cannot use the store: {error}; name another with --blobs"
             ))
         })?;
@@ -39,7 +39,7 @@ async fn level(engine: &LocalBackend, level: Level) -> Result<(), Failure> {
     }
     match problem {
         None => Ok(()),
-        Some(problem) => Err(Failure::Check(format!(
+        Some(problem) => Err(Failure::Cluster(format!(
             "level `{level}`: {problem}; see `fairtrial doctor`, or choose another with --sandbox"
         ))),
     }

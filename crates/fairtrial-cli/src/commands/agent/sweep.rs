@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use fairtrial_cluster::{BlobStore, RedisDispatch, Swept, named_blobs};
 
-use crate::args::AgentArgs;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::terminal::{Shown, counted};
@@ -15,13 +14,13 @@ use crate::{cluster, engine};
 const AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Sweeps once, and says what it did.
-pub(super) fn run(dispatch: RedisDispatch, args: &AgentArgs) -> Result<ExitCode, Failure> {
+pub(super) fn run(dispatch: &RedisDispatch, blobs: Option<&str>) -> Result<ExitCode, Failure> {
     let config = engine::config(None)?;
-    let store = cluster::store("--blobs", args.blobs.as_deref(), &config)?;
+    let store = cluster::store("--blobs", blobs, &config)?;
     let store = store.ok_or_else(|| Failure::usage("--blobs", "there is no store; name one"))?;
     let swept = engine::run(async {
         dispatch.suited().await.map_err(cluster::failure)?;
-        let named = named_blobs(&dispatch).await;
+        let named = named_blobs(dispatch).await;
         let named = named.map_err(Failure::attempting("nothing was removed"))?;
         let swept = store.sweep(AGE, named).await;
         swept.map_err(Failure::attempting("cannot sweep the store"))

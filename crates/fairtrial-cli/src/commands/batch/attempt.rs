@@ -31,6 +31,8 @@ pub(super) enum LineEnd {
     BadLine(String),
     /// The same.
     EngineError(String),
+    /// The same of an error that every other call would have.
+    BackendError(String),
 }
 
 /// From a line to its record, wherever that is kept.
@@ -81,6 +83,9 @@ fn no_trial(spool: &Spool, id: &Json, number: u64, error: &RecordError) -> (Line
             "InvalidCall",
             LineEnd::BadLine(format!("{number}:1: {invalid}")),
         ),
+        Some(error) if error.is_of_backend() => {
+            ("EngineError", LineEnd::BackendError(error.to_string()))
+        }
         _ => (
             "EngineError",
             LineEnd::EngineError(format!("{number}: error: {error}")),
