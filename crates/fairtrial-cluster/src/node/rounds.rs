@@ -192,9 +192,9 @@ mod tests {
         rounds.had_nothing(&queue, begin);
         assert_eq!(rounds.order(after(1)), []);
         rounds.may_have(&queue, after(2));
-        assert_eq!(rounds.order(after(2)), [queue.clone()]);
+        assert_eq!(rounds.order(after(2)), std::slice::from_ref(&queue));
         rounds.had_nothing(&queue, after(1));
-        assert_eq!(rounds.order(after(3)), [queue.clone()]);
+        assert_eq!(rounds.order(after(3)), std::slice::from_ref(&queue));
         rounds.had_nothing(&queue, after(3));
         assert_eq!(rounds.order(after(4)), []);
     }
