@@ -69,7 +69,6 @@ pub(crate) fn dispatch(option: &str, url: &str) -> Result<RedisDispatch, Failure
 }
 
 /// What the server, or the way there, stood in the way with.
-#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 pub(crate) fn failure(error: DispatchError) -> Failure {
     Failure::Cluster(error.to_string())
 }
@@ -107,7 +106,6 @@ pub(crate) async fn check_store(
 }
 
 /// A store that does not do its work.
-#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 pub(crate) fn unusable(error: BlobError) -> Failure {
     Failure::Cluster(error.to_string())
 }

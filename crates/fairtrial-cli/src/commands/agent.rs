@@ -154,7 +154,6 @@ async fn check(dispatch: &RedisDispatch, store: Option<&BlobStore>) -> Result<()
     Ok(())
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn failure(error: NodeError) -> Failure {
     Failure::Cluster(format!("the agent ended: {error}"))
 }
