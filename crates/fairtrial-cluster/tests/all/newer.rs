@@ -58,7 +58,7 @@ async fn an_old_agent_refuses_a_newer_envelope_once() {
         names
     };
     let local = tokio::task::LocalSet::new();
-    let both = local.run_until(async { tokio::join!(old.run(), watching) });
+    let both = local.run_until(async { tokio::join!(old.run(|| ()), watching) });
     let (served, names) = tokio::time::timeout(LONG, both).await.unwrap();
     served.unwrap();
     let counted = |wanted: &str| names.iter().filter(|name| *name == wanted).count();
