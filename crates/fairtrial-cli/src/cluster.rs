@@ -111,7 +111,6 @@ pub(crate) async fn check_store(
 }
 
 /// A store that does not do its work.
-#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 pub(crate) fn unusable(error: BlobError) -> Failure {
     Failure::Cluster(error.to_string())
 }

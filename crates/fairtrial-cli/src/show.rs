@@ -11,6 +11,10 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::terminal::Shown;
 
+/// What is told where agents may not have heard of an interrupt.
+pub(crate) const LEFT: &str =
+    "interrupted: no answer to the cancellation; agents may still run what they had";
+
 /// Prints why a command could not do its work.
 pub(crate) fn failure(failure: &Failure) -> ExitCode {
     let mut out = Shown::on(io::stderr());
@@ -26,10 +30,7 @@ fn failure_text(failure: &Failure) -> String {
         Failure::Usage(line) | Failure::Base(line) => format!("{line}\n"),
         Failure::Cluster(line) => format!("error: {line}\n"),
         Failure::Interrupted => "interrupted: what was running has been killed\n".into(),
-        Failure::Left => {
-            "interrupted: no answer to the cancellation; agents may still run what they had\n"
-                .into()
-        }
+        Failure::Left => format!("{LEFT}\n"),
         Failure::Engine { attempt, cause } => {
             let mut text = format!("error: {attempt}\n");
             let mut next: Option<&dyn Error> = Some(&**cause);

@@ -140,7 +140,6 @@ fn blobs(args: &AgentArgs, url: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn failure(error: NodeError) -> Failure {
     Failure::Cluster(format!("the agent ended: {error}"))
 }

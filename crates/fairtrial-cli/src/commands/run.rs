@@ -25,6 +25,7 @@ use crate::engine;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, reason};
 use crate::interrupt::Interrupt;
+use crate::show::LEFT;
 use crate::study_progress::StudyProgress;
 use crate::terminal::{Shown, counted};
 
@@ -287,7 +288,7 @@ fn perform(
                         stop.send_replace(Stop::Now);
                         // What is killed now is recorded.
                         let recorded = tokio::time::timeout(RECORDING, running);
-                        _ = tokio::join!(engine::stop_within(&backend, backend.patience()), recorded);
+                        _ = tokio::join!(engine::stop(&backend), recorded);
                         return Err(backend.interrupted());
                     }
                     asked = true;
@@ -306,15 +307,16 @@ fn perform(
         drop(stop);
         // What was stopped may use its grace; who asks once more waits for nobody.
         match &ended {
-            Ok(summary) if is_left || summary.failure.is_some() => {
-                engine::stop_within(&backend, backend.patience()).await
-            }
+            Ok(summary) if is_left || summary.failure.is_some() => engine::stop(&backend).await,
             Ok(_) if interrupt.or(engine::finish(&*backend)).await.is_ok() => {}
             Ok(_) => {
-                engine::stop_within(&backend, backend.patience()).await;
+                engine::stop(&backend).await;
                 return Err(backend.interrupted());
             }
-            Err(_) => engine::stop_within(&backend, backend.patience()).await,
+            Err(_) => engine::stop(&backend).await,
+        }
+        if is_left {
+            say(LEFT);
         }
         ended.map_err(failure)
     })?;

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use fairtrial_cluster::nonce;
 use fairtrial_tests::{Finished, RedisServer, Running, ServerTerms, Shell, wait_until};
 use rustix::process::Signal;
 use serde_json::json;
@@ -49,13 +50,15 @@ fn run(shell: &Shell, url: &str) -> Running {
 }
 
 fn agent(shell: &Shell, server: &RedisServer) -> Running {
+    // A name that was another's is free only a while after its end.
+    let name = format!("one-{}", nonce());
     let url = server.url();
-    let words = ["agent", "--redis", &url, "--slots", "1", "--name", "one"];
+    let words = ["agent", "--redis", &url, "--slots", "1", "--name", &name];
     let terms = ["--sandbox", "none", "--open-server-ok", "--lease", "3s"];
     let mut agent = shell.fairtrial(words.into_iter().chain(terms)).start();
     let line = agent.error_line();
     assert!(
-        line.contains("agent one serves") && line.ends_with("with 1 slot\n"),
+        line.contains("serves") && line.ends_with("with 1 slot\n"),
         "{line}"
     );
     agent

@@ -20,11 +20,10 @@ pub(super) async fn check(
         say(&format!("warning: {warning}"));
     }
     if let Some(store) = store {
-        store.check().await.map_err(|error| {
-            Failure::Cluster(format!(
-                "cannot use the store: {error}; name another with --blobs"
-            ))
-        })?;
+        store
+            .check()
+            .await
+            .map_err(|error| Failure::Cluster(format!("{error}; name another with --blobs")))?;
     }
     level(engine, floor).await
 }
