@@ -27,7 +27,8 @@ Options:
 
       --backend <URL>
           Who runs them: `local`, or agents that lease them from a server, as in
-          `redis://127.0.0.1:6379`
+          `redis://127.0.0.1:6379`; `@FILE` or `@-` reads that from a file or standard input's first
+          line
 
       --no-progress
           Show no progress
