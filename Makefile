@@ -43,7 +43,7 @@ chaos: build
 	FAIRTRIAL_REQUIRE_REDIS=1 cargo test -p fairtrial-cluster --test all
 	FAIRTRIAL_REQUIRE_REDIS=1 cargo test -p fairtrial-cluster --test blob_memory
 	FAIRTRIAL_REQUIRE_REDIS=1 cargo test -p fairtrial-cluster --lib blobs
-	FAIRTRIAL_REQUIRE_REDIS=1 cargo test -p fairtrial-tests --test all cluster_
+	FAIRTRIAL_REQUIRE_REDIS=1 cargo test -p fairtrial-tests --test all -- cluster_ agent_cli
 	$(PYTHON) .ci/chaos.py $(FAIRTRIAL) $(CHAOS)
 
 # Types, stubs, examples in docstrings, and the wheel.

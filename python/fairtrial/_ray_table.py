@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -39,6 +40,7 @@ class Table:
         self.tasks: dict[int, Task] = {}
         self.nodes: dict[str, Node] = {}
         self._queue: deque[Task] = deque()
+        self._times: list[tuple[float, int]] = []  # when to give up which call, soonest first
 
     # -- nodes
 
@@ -62,6 +64,7 @@ class Table:
         task = Task(call, alone, now, give_up_at)
         self.tasks[call] = task
         self._queue.append(task)
+        self._note_time(task)
 
     def start(self, now: float) -> Task | None:
         """The next task, on the node that it is to be sent to; None if there is none or no room for any."""
@@ -117,6 +120,11 @@ class Table:
     def _requeue(self, task: Task) -> None:
         task.node = None
         self._queue.appendleft(task)
+        self._note_time(task)
+
+    def _note_time(self, task: Task) -> None:
+        if task.give_up_at is not None:
+            heapq.heappush(self._times, (task.give_up_at, task.call))
 
     def end(self, task: Task) -> None:
         """It was answered."""
@@ -134,11 +142,19 @@ class Table:
 
     def overdue(self, now: float) -> list[Task]:
         """Queued tasks that waited too long. One that ran before has begun, and waits as long as it takes."""
+        first = self.next_overdue()
+        if first is None or first > now:
+            return []  # asked at each turn, and a queue may be long
         return [task for task in self._queue if _waits(task) and task.give_up_at is not None and task.give_up_at <= now]
 
     def next_overdue(self) -> float | None:
-        times = [task.give_up_at for task in self._queue if _waits(task) and task.give_up_at is not None]
-        return min(times, default=None)
+        while self._times:
+            give_up_at, call = self._times[0]
+            task = self.tasks.get(call)
+            if task is not None and task.node is None and _waits(task):
+                return give_up_at
+            heapq.heappop(self._times)  # it has begun, or is over
+        return None
 
 
 def _waits(task: Task) -> bool:

@@ -12,7 +12,7 @@ mod slot;
 mod trial;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -119,6 +119,8 @@ pub struct NodeAgent<D> {
     failures: Cell<u32>,
     /// Since when the server is away.
     away: RefCell<Away>,
+    /// Queues that were passed over, each told of once.
+    spoilt: RefCell<BTreeSet<QueueName>>,
     ended: RefCell<Option<NodeError>>,
     over: Notify,
 }
@@ -151,6 +153,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             pythons: RefCell::default(),
             failures: Cell::new(0),
             away: RefCell::default(),
+            spoilt: RefCell::default(),
             ended: RefCell::default(),
             over: Notify::new(),
         }

@@ -36,6 +36,7 @@ def redis():
     """A server with two agents of one slot each, in a directory of their own."""
     server_program = shutil.which("redis-server")
     if server_program is None:
+        assert "FAIRTRIAL_REQUIRE_REDIS" not in os.environ, "there is no redis-server"
         pytest.skip("there is no redis-server; it is in the package `redis-server`")
     binary = program()
     with contextlib.ExitStack() as stack:

@@ -109,3 +109,15 @@ def test_only_what_never_began_waits_too_long():
     made.try_again(made.returned(1, 1))
     assert [task.call for task in made.overdue(10.0)] == [2]
     assert made.next_overdue() == 5.0
+
+
+def test_a_refused_task_still_may_wait_so_long_only():
+    """EX-46"""
+    made = table(1, 1)
+    made.submit(1, False, 0.0, 5.0)
+    [(call, node)] = started(made)
+    assert made.next_overdue() is None  # it runs
+    made.set_up("n1" if node == "n0" else "n0", False)
+    assert made.try_elsewhere(made.returned(call, 1))
+    assert made.next_overdue() == 5.0
+    assert [task.call for task in made.overdue(5.0)] == [1]

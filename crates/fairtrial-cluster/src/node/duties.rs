@@ -82,7 +82,13 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 };
                 let live = nodes.live.iter().filter(serves);
                 let live: Vec<Agent> = live.map(|node| node.agent.clone()).collect();
-                let reaped = self.dispatch.reap_all(&queue.queue, class, &live).await?;
+                let reaped = match self.dispatch.reap_all(&queue.queue, class, &live).await {
+                    Ok(reaped) => reaped,
+                    Err(error) => {
+                        self.pass_over(&queue.queue, error)?;
+                        continue;
+                    }
+                };
                 if reaped.parked + reaped.anew > 0 {
                     let mut rounds = self.rounds.borrow_mut();
                     rounds.may_have(&queue.queue, Instant::now());

@@ -94,7 +94,13 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 if place.as_ref().is_none_or(|place| place.class != *class) || !self.goes_on() {
                     continue;
                 }
-                let leased = self.dispatch.lease(queue, *class, consumer).await?;
+                let leased = match self.dispatch.lease(queue, *class, consumer).await {
+                    Ok(leased) => leased,
+                    Err(error) => {
+                        self.pass_over(queue, error)?;
+                        continue;
+                    }
+                };
                 if let Some(held) = self.taken(queue, leased, &mut place) {
                     return Ok(Some(held));
                 }
@@ -102,6 +108,21 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             self.rounds.borrow_mut().had_nothing(queue, asked);
         }
         Ok(None)
+    }
+
+    /// A queue that another program spoilt costs the others nothing; whatever else went wrong does.
+    pub(super) fn pass_over(
+        &self,
+        queue: &QueueName,
+        error: DispatchError,
+    ) -> Result<(), DispatchError> {
+        if !matches!(error, DispatchError::Protocol { .. }) {
+            return Err(error);
+        }
+        if self.spoilt.borrow_mut().insert(queue.clone()) {
+            log::warn!("queue `{queue}` is passed over: {error}");
+        }
+        Ok(())
     }
 
     async fn look_for_queues(&self) {
@@ -212,6 +233,8 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             complete: ended.complete,
         };
         let mut backoff = Backoff::default();
+        let overdue = self.overdue();
+        tokio::pin!(overdue);
         loop {
             let answer = match self.next_from(&commit.lease.queue, &mut place) {
                 Some(queue) => self.commit_and_ask(&commit, &queue, &mut place).await,
@@ -238,7 +261,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             place = None; // nobody is kept from theirs by a server that is away
             tokio::select! {
                 () = tokio::time::sleep(backoff.next()) => {}
-                () = self.stopped(Stop::Now) => return None,
+                () = &mut overdue => return None, // CL-7: its lease expires by itself
             }
         }
     }
@@ -291,6 +314,8 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
 
     async fn release(&self, lease: &Lease, release: &Release) {
         let mut backoff = Backoff::default();
+        let overdue = self.overdue();
+        tokio::pin!(overdue);
         loop {
             match self.dispatch.release(lease, release).await {
                 Ok(_) => return self.reached(),
@@ -298,7 +323,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             }
             tokio::select! {
                 () = tokio::time::sleep(backoff.next()) => {}
-                () = self.stopped(Stop::Now) => return, // the lease expires by itself
+                () = &mut overdue => return, // the lease expires by itself
             }
         }
     }

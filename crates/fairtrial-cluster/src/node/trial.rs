@@ -175,7 +175,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     }
 
     /// Until what still runs has to end: at once, or when draining has taken too long.
-    async fn overdue(&self) {
+    pub(super) async fn overdue(&self) {
         tokio::select! {
             () = self.stopped(Stop::Now) => {}
             () = async {

@@ -19,6 +19,8 @@ const KEPT: usize = 30_000;
 
 /// A stream's entry: id, fields and values.
 pub(super) type Entry = (String, Vec<(String, String)>);
+/// The same, as the server has it.
+type RawEntry = (String, Vec<(Vec<u8>, Vec<u8>)>);
 
 impl RedisDispatch {
     pub(super) async fn add_events(&self, queue: &QueueName, events: &[NewEvent]) -> Answered<()> {
@@ -65,7 +67,7 @@ impl RedisDispatch {
         let [read, known] =
             <[_; 2]>::try_from(replies).map_err(|_| odd("events", "too few answers"))?;
         let read = read.map_err(|error| self.link.explain("events", &error))?;
-        let found: Option<Vec<(String, Vec<Entry>)>> = converted("events", read)?;
+        let found: Option<Vec<(String, Vec<RawEntry>)>> = converted("events", read)?;
         let entries = found.into_iter().flatten().flat_map(|(_, entries)| entries);
         let gap = match known {
             Ok(known) if after == StreamId::START => was_trimmed(known)?,
@@ -108,10 +110,11 @@ fn taken(fields: &mut [(String, String)], name: &str) -> String {
     field.map_or_else(String::new, |(_, value)| std::mem::take(value))
 }
 
-/// The events of an entry; all have its id.
-fn told((id, fields): Entry) -> Answered<Vec<StoredEvent>> {
+/// The events of an entry; all have its id. What another program wrote there is read as text, whatever it is.
+fn told((id, fields): RawEntry) -> Answered<Vec<StoredEvent>> {
     let id = id.parse().map_err(|_| odd("events", &id))?;
-    let event = |(name, value): (String, String)| {
+    let event = |(name, value): (Vec<u8>, Vec<u8>)| {
+        let [name, value] = [name, value].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let mut words = value.splitn(3, ' ');
         let mut next = || words.next().unwrap_or_default().to_owned();
         let (task, agent, data) = (next(), next(), next());

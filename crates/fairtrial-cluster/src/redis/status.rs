@@ -44,11 +44,12 @@ impl RedisDispatch {
         let found: Vec<Option<String>> = self.link.query("nodes", &get).await?;
         for (name, node) in names.into_iter().zip(found) {
             match node {
+                // What another program wrote there is no node.
                 Some(text) => {
-                    let seen: Seen =
-                        serde_json::from_str(&text).map_err(|_| odd("nodes", &text))?;
-                    nodes.live.push(seen.node);
-                    nodes.seen_ms.push(seen.seen_ms);
+                    if let Ok(seen) = serde_json::from_str::<Seen>(&text) {
+                        nodes.live.push(seen.node);
+                        nodes.seen_ms.push(seen.seen_ms);
+                    }
                 }
                 None => nodes.lost.push(name),
             }
@@ -59,12 +60,13 @@ impl RedisDispatch {
     pub(super) async fn read_queues(&self) -> Answered<Vec<ListedQueue>> {
         let mut cmd = redis::cmd("HGETALL");
         cmd.arg(keys::QUEUES);
-        let weights: HashMap<String, u32> = self.link.query("queues", &cmd).await?;
-        let listed = weights.into_iter().map(|(name, weight)| {
-            let queue = QueueName::new(name).map_err(|error| odd("queues", &error.name))?;
-            Ok(ListedQueue { queue, weight })
+        let weights: HashMap<String, String> = self.link.query("queues", &cmd).await?;
+        // What another program wrote there is no queue.
+        let listed = weights.into_iter().filter_map(|(name, weight)| {
+            let (queue, weight) = (QueueName::new(name).ok()?, weight.parse().ok()?);
+            Some(ListedQueue { queue, weight })
         });
-        let mut listed: Vec<ListedQueue> = listed.collect::<Answered<_>>()?;
+        let mut listed: Vec<ListedQueue> = listed.collect();
         listed.sort_by(|one, other| one.queue.cmp(&other.queue));
         Ok(listed)
     }

@@ -233,3 +233,26 @@ async fn a_cancelled_call_dies_at_the_next_renewal_without_the_hint() {
     );
     assert!(!is_alive(begun(&shell)[0].1));
 }
+
+/// CL-7, CL-57: an outcome that no server takes keeps nobody from ending for longer than they were told to take.
+#[tokio::test]
+async fn an_agent_whose_server_is_away_drains_in_time() {
+    let Some(mut server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    held_calls(&shell, "calls.jsonl", 1);
+    let words = ["--slots", "1", "--drain-timeout", "1s"];
+    let mut draining = agent(&shell, &server, "one", &words);
+    let _running = batch(&shell, &server, "calls.jsonl", "");
+    wait_until("it began", || has_begun(&shell, "one")).await;
+    let pid = begun(&shell)[0].1;
+    server.kill();
+    shell.write("go", "");
+    let line = draining.error_line();
+    assert!(line.contains("cannot reach the server"), "{line}");
+    draining.signal(Signal::TERM);
+    let ended = draining.end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(!is_alive(pid), "its worker is gone");
+}

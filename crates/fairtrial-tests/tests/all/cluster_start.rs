@@ -2,7 +2,9 @@
 
 use fairtrial_tests::{Finished, RedisServer, ServerTerms, Shell};
 
-use super::cluster_words::agent_words;
+use rustix::process::Signal;
+
+use super::cluster_words::{agent, agent_words, batch, command, status};
 
 fn assert_ends_in_one_line(ended: &Finished, code: i32, says: &[&str]) {
     assert_eq!(ended.code, Some(code), "{ended:?}");
@@ -83,4 +85,39 @@ fn an_agent_whose_level_fails_its_self_test_ends() {
     let ended = shell.fairtrial(words).under_all(&off).run();
     let says = ["level `strict`", "user.max_user_namespaces=0", "--sandbox"];
     assert_ends_in_one_line(&ended, 1, &says);
+}
+
+/// CL-10: what another program wrote among our keys ends no agent, and keeps nobody from theirs.
+#[test]
+fn what_another_program_wrote_is_passed_over() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    for words in [
+        &["HSET", "ft:queues", "no name", "1"][..],
+        &["HSET", "ft:queues", "spoilt", "1"],
+        &["SET", "ft:{spoilt}:meta", "no hash"],
+        &["SADD", "ft:nodes", "odd"],
+        &["SET", "ft:node:odd", "no node"],
+    ] {
+        let _: redis::Value = command(&server, words);
+    }
+    let shell = Shell::new();
+    // A short lease: it reaps while the batch runs.
+    let agent = agent(
+        &shell,
+        &server,
+        "one",
+        &["--slots", "1", "--lease", "200ms"],
+    );
+    let call = |id| serde_json::json!({"id": id, "argv": ["sleep", "0.3"]});
+    shell.write_lines("calls.jsonl", &[call(1), call(2)]);
+    let ended = batch(&shell, &server, "calls.jsonl", "").end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(status(&shell, &server)["agents"][0]["name"], "one");
+    agent.signal(Signal::TERM);
+    let ended = agent.end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let told = ended.stderr.matches("`spoilt` is passed over").count();
+    assert_eq!(told, 1, "{ended:?}");
 }
