@@ -236,8 +236,9 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         let overdue = self.overdue();
         tokio::pin!(overdue);
         loop {
-            let answer = match self.next_from(&commit.lease.queue, &mut place) {
-                Some(queue) => self.commit_and_ask(&commit, &queue, &mut place).await,
+            let next = self.next_from(&commit.lease.queue, &mut place);
+            let answer = match &next {
+                Some(queue) => self.commit_and_ask(&commit, queue, &mut place).await,
                 None => self
                     .dispatch
                     .commit(&commit)
@@ -256,7 +257,14 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                     (commit.result, commit.complete) = (ended.result, ended.complete);
                     continue;
                 }
-                Err(error) => self.missed(error),
+                Err(error) => {
+                    let mut others = next.iter().filter(|queue| **queue != commit.lease.queue);
+                    if others.any(|queue| self.pass_over(queue, error.clone()).is_ok()) {
+                        place = None; // only the other queue is at fault: it is committed alone
+                        continue;
+                    }
+                    self.missed(error);
+                }
             }
             place = None; // nobody is kept from theirs by a server that is away
             tokio::select! {
@@ -282,7 +290,8 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         let (now, mut rounds) = (Instant::now(), self.rounds.borrow_mut());
         // One that had the most it may have running has room when this is committed.
         rounds.may_have(own, now);
-        rounds.order(now).into_iter().next()
+        let mut order = rounds.order(now).into_iter();
+        order.find(|queue| !self.spoilt.borrow().contains(queue))
     }
 
     async fn commit_and_ask(

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::events::{Entry, converted, odd};
 use super::{Answered, RedisDispatch, keys};
 use crate::answers::{ListedQueue, Nodes, QueueStatus, ServerStatus};
+use crate::dispatch::DispatchError;
 use crate::names::{Class, QueueName, StreamId};
 use crate::terms::{LATELY, Node, Owner};
 
@@ -94,7 +95,11 @@ impl RedisDispatch {
         }
         let mut replies = self.link.pipe("status", &mut pipe).await?.into_iter();
         let mut next = || replies.next().unwrap_or(Ok(Value::Nil));
-        let meta: Vec<Option<String>> = self.taken(next())?;
+        let meta: Vec<Option<String>> = match self.taken(next()) {
+            // Another program wrote something else there.
+            Err(DispatchError::Protocol { .. }) => return Ok(None),
+            meta => meta?,
+        };
         let [Some(state), owner, seen, collected] =
             <[_; 4]>::try_from(meta).map_err(|_| odd("status", "meta"))?
         else {

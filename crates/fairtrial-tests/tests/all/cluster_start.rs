@@ -114,7 +114,8 @@ fn what_another_program_wrote_is_passed_over() {
     shell.write_lines("calls.jsonl", &[call(1), call(2)]);
     let ended = batch(&shell, &server, "calls.jsonl", "").end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(status(&shell, &server)["agents"][0]["name"], "one");
+    let told = status(&shell, &server);
+    assert_eq!(told["agents"][0]["name"], "one", "{told}");
     agent.signal(Signal::TERM);
     let ended = agent.end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
