@@ -2,8 +2,8 @@
 //! calls shares it (CA-62, CL-37).
 //!
 //! Two bytes of one file that every user may open. The second is the lock; the first is a turnstile that everybody
-//! passes on the way to it, so that who waits for the lock keeps others from overtaking, and neither side starves. They
-//! are locks of a process: no child has them, not even one that is forked and never runs a program, and death frees them.
+//! passes on the way to it, so that who waits for the lock keeps others from overtaking, and neither side starves. Each
+//! passes it as it wants the lock: sharers are in nobody's way but that of who wants to be alone. They are locks of a process: no child has them, not even one that is forked and never runs a program, and death frees them.
 //! Within a process, `room.rs` keeps its holders apart.
 //!
 //! Who has the lock must not wait for it once more: somebody in between may wait for both.
@@ -153,11 +153,11 @@ impl MachineLock {
 }
 
 impl Held {
-    /// Whether somebody waits for the lock, here or in another process. Who holds on to it for one turn after another
-    /// looks between two of them, and lets go. Somebody who is only passing looks the same.
+    /// Whether somebody waits for this to be given up, here or in another process. Who holds on to it for one turn after
+    /// another looks between two of them, and lets go. Somebody who is only passing may look the same.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        self.room.is_wanted()
+        self.room.is_wanted(self.kind)
     }
 }
 

@@ -40,9 +40,9 @@ pub fn unlock(file: impl AsFd, byte: u32) -> io::Result<()> {
     control(file, libc::F_SETLK, byte, libc::F_UNLCK).map(|_| ())
 }
 
-/// Another process that has the byte: its number, or zero if it cannot be seen from here.
-pub fn other_holder(file: impl AsFd, byte: u32) -> io::Result<Option<u32>> {
-    let found = control(file, libc::F_GETLK, byte, libc::F_WRLCK)?;
+/// Another process that keeps this one from locking the byte: its number, or zero if it cannot be seen from here.
+pub fn other_holder(file: impl AsFd, byte: u32, kind: Kind) -> io::Result<Option<u32>> {
+    let found = control(file, libc::F_GETLK, byte, kind.raw())?;
     let held = libc::c_int::from(found.l_type) != libc::F_UNLCK;
     Ok(held.then(|| u32::try_from(found.l_pid).unwrap_or(0)))
 }
@@ -68,15 +68,11 @@ fn control(
     }
 }
 
+/// Other processes, for tests: within one process these locks exclude nobody.
 #[cfg(test)]
-mod tests {
-    use std::fs::File;
-    use std::io::Read;
-
-    use super::*;
-
+pub(crate) mod forked {
     /// Runs `work` in a forked child, which ends with it.
-    fn in_child(work: impl FnOnce() -> bool) -> libc::pid_t {
+    pub(crate) fn in_child(work: impl FnOnce() -> bool) -> libc::pid_t {
         // SAFETY: the child only makes system calls before it ends without a word to the runtime.
         match unsafe { libc::fork() } {
             0 => {
@@ -88,11 +84,20 @@ mod tests {
         }
     }
 
-    fn ended_well(pid: libc::pid_t) -> bool {
+    pub(crate) fn ended_well(pid: libc::pid_t) -> bool {
         let mut status = -1;
         // SAFETY: a child of ours; the kernel writes its end into our variable.
         unsafe { libc::waitpid(pid, &raw mut status, 0) == pid && status == 0 }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read;
+
+    use super::forked::{ended_well, in_child};
+    use super::*;
 
     /// CA-42, CA-62
     #[test]
@@ -106,7 +111,8 @@ mod tests {
         let holder = in_child(|| {
             let held = try_lock(&file, 3, Kind::Exclusive).is_ok_and(|locked| locked);
             let child = in_child(|| {
-                let not_ours = other_holder(&file, 3).is_ok_and(|holder| holder.is_some());
+                let not_ours =
+                    other_holder(&file, 3, Kind::Exclusive).is_ok_and(|holder| holder.is_some());
                 let told = rustix::io::write(&stay, if not_ours { b"y" } else { b"n" });
                 // Until the test has looked.
                 rustix::io::read(&wait, &mut [0_u8; 1]).is_ok() && told.is_ok()
@@ -117,7 +123,10 @@ mod tests {
         let mut answer = [0];
         alive.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"y");
-        assert_eq!(other_holder(&file, 3).unwrap(), Some(holder.unsigned_abs()));
+        assert_eq!(
+            other_holder(&file, 3, Kind::Exclusive).unwrap(),
+            Some(holder.unsigned_abs())
+        );
         assert!(!try_lock(&file, 3, Kind::Shared).unwrap());
         assert!(try_lock(&file, 4, Kind::Shared).unwrap(), "another byte");
         // SAFETY: a child of ours that is not reaped yet.

@@ -92,7 +92,10 @@ impl LockFile {
 
     /// Who else has the lock, or else waits for it.
     pub(super) fn other_holder(&self) -> Option<Holder> {
-        let found = |byte| record_lock::other_holder(&self.file, byte).ok().flatten();
+        let found = |byte| {
+            let holder = record_lock::other_holder(&self.file, byte, Kind::Exclusive);
+            holder.ok().flatten()
+        };
         let pid = found(LOCK).or_else(|| found(TURNSTILE))?;
         let label = self.label(pid).or_else(|| program(pid));
         Some(Holder {
@@ -101,9 +104,10 @@ impl LockFile {
         })
     }
 
-    /// Whether another process is at the turnstile. Who cannot be asked might be.
-    pub(super) fn others_wait(&self) -> bool {
-        !matches!(record_lock::other_holder(&self.file, TURNSTILE), Ok(None))
+    /// Whether another process is at the turnstile that a holder of this kind is in the way of. Who cannot be asked might be.
+    pub(super) fn others_wait(&self, held: Kind) -> bool {
+        let holder = record_lock::other_holder(&self.file, TURNSTILE, held);
+        !matches!(holder, Ok(None))
     }
 
     /// Says who has the lock.

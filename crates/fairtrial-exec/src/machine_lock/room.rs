@@ -125,8 +125,9 @@ impl Room {
                 self.queue.lock().await
             }
         };
-        // Given up at the end, whatever that is: who comes next may wait for the lock in its turn.
-        let _turnstile = self.byte(TURNSTILE, Kind::Exclusive, tell).await?;
+        // Given up at the end, whatever that is: who comes next may wait for the lock in its turn. Sharers pass it side by
+        // side: none of them has to wait for another.
+        let _turnstile = self.byte(TURNSTILE, kind, tell).await?;
         while !self.inside().has_room_for(kind) {
             tell(self.holder());
             self.left.notified().await;
@@ -160,9 +161,10 @@ impl Room {
         lock(self.file(), byte, kind).await
     }
 
-    /// Whoever waits stands in the queue, and the first of a process at the turnstile.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.queue.try_lock().is_err() || self.file().others_wait()
+    /// Whether somebody waits whom a holder of this kind keeps out. Whoever waits stands in the queue, and the first of a
+    /// process at the turnstile.
+    pub(super) fn is_wanted(&self, held: Kind) -> bool {
+        self.queue.try_lock().is_err() || self.file().others_wait(held)
     }
 
     fn holder(&self) -> Holder {

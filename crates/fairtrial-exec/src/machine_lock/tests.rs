@@ -8,6 +8,8 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 use super::*;
+use crate::linux::record_lock;
+use crate::linux::record_lock::forked::{ended_well, in_child};
 
 /// Longer than anything here may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -98,6 +100,35 @@ async fn who_has_it_can_see_that_somebody_waits() {
     assert!(alone.is_wanted());
     drop(late);
     assert!(!alone.is_wanted(), "it gave up");
+}
+
+/// CL-37, CL-77: sharers of two processes may be at the turnstile at the same time, and none is in another's way.
+#[tokio::test]
+async fn sharers_of_other_processes_are_not_waited_for() {
+    let (_dir, lock) = place();
+    lock.check().unwrap();
+    let (told, tell) = rustix::pipe::pipe().unwrap();
+    let (wait, end) = rustix::pipe::pipe().unwrap();
+    let mut options = fs::File::options();
+    let file = options.read(true).write(true).open(lock.path()).unwrap();
+    let passing = in_child(|| {
+        let passes = [file::TURNSTILE, file::LOCK]
+            .map(|byte| record_lock::try_lock(&file, byte, Kind::Shared).is_ok_and(|had| had));
+        let word = rustix::io::write(&tell, if passes == [true; 2] { b"y" } else { b"n" });
+        rustix::io::read(&wait, &mut [0_u8; 1]).is_ok() && word.is_ok()
+    });
+    let mut word = [0];
+    rustix::io::read(&told, &mut word).unwrap();
+    assert_eq!(&word, b"y");
+    let held = at_once(lock.shared("b", |_| panic!("it is in nobody's way"))).await;
+    let held = held.expect("at once").unwrap();
+    assert!(!held.is_wanted(), "the other wants to share it, too");
+    drop(held);
+    let alone = at_once(lock.exclusive("c", |_| ())).await;
+    assert!(alone.is_none(), "who wants to be alone waits");
+    rustix::io::write(&end, b".").unwrap();
+    assert!(ended_well(passing));
+    drop(timeout(PATIENCE, lock.exclusive("c", |_| ())).await);
 }
 
 /// CA-41, CA-62
