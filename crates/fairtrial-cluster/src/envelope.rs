@@ -16,9 +16,14 @@ mod tests;
 pub use base64::Base64;
 pub use carried::{Carried, Outgoing, OutgoingBody};
 pub use outcome::OutcomeRecord;
-pub(crate) use outcome::shortened;
+pub(crate) use outcome::{known, shortened};
 pub use result::{ErrorCode, ResultEnvelope, Sealed, TaskError, Told};
 pub use task::{BlobUse, Needs, PROTOCOL, PackedParts, SealedTask, TaskEnvelope, UnreadableTask};
+
+/// Whether a field is left out: whoever reads has the same by itself. Most fields of most envelopes are.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
 
 /// A task's envelope is at most this long.
 pub const MAX_TASK_BYTES: usize = 16 << 10;

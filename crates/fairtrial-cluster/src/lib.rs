@@ -5,6 +5,7 @@
 //! prints.
 
 mod answers;
+mod aside;
 mod away;
 mod backend;
 mod blobs;
@@ -22,6 +23,7 @@ mod pack;
 pub mod parcel;
 mod redis;
 mod terms;
+mod worker_events;
 
 pub use self::redis::{Endpoint, RedisDispatch, Suited, without_secrets};
 pub use answers::{

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -75,7 +77,7 @@ impl fmt::Display for QueueName {
     }
 }
 
-/// Names a task: SHA-256 of queue, task key and canonical envelope, as 64 hexadecimal digits (CL-14).
+/// Names a task: SHA-256 of queue, task key and canonical envelope, in base64url (CL-14).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TaskId(String);
@@ -90,10 +92,10 @@ impl TaskId {
             digest.update((part.len() as u64).to_be_bytes());
             digest.update(part);
         }
-        Self(format!("{:x}", digest.finalize()))
+        Self(URL_SAFE_NO_PAD.encode(digest.finalize()))
     }
 
-    /// The 64 digits.
+    /// The 43 characters.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -104,11 +106,11 @@ impl TryFrom<String> for TaskId {
     type Error = BadName;
 
     fn try_from(name: String) -> Result<Self, BadName> {
-        let digits = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
-        if name.len() == 64 && name.bytes().all(digits) {
+        let digits = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_');
+        if name.len() == 43 && name.bytes().all(digits) {
             Ok(Self(name))
         } else {
-            let problem = "it is not 64 lowercase hexadecimal digits";
+            let problem = "it is not a SHA-256 in base64url";
             Err(BadName {
                 what: "task id",
                 name,

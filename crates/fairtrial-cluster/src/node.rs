@@ -10,6 +10,7 @@ mod python;
 mod rounds;
 mod slot;
 mod trial;
+mod workers;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -29,6 +30,7 @@ use crate::names::{Agent, Class, QueueName, TaskId};
 use crate::pack::TreeCache;
 use crate::terms::{NewEvent, Node, NodeState};
 use rounds::Rounds;
+use workers::Workers;
 
 /// How an agent is set up.
 #[derive(Clone, Debug)]
@@ -113,6 +115,8 @@ pub struct NodeAgent<D> {
     turned: Notify,
     /// What queues have not been told yet.
     news: RefCell<Vec<NewEvent>>,
+    /// Those of the engine.
+    workers: RefCell<Workers>,
     /// Interpreters that calls named, and the version of each.
     pythons: RefCell<HashMap<String, String>>,
     /// Engine failures in a row (CL-10).
@@ -137,6 +141,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         stop: watch::Receiver<Stop>,
     ) -> Self {
         Self {
+            workers: RefCell::new(Workers::of(&engine, config.agent.name())),
             dispatch,
             engine,
             store,
@@ -183,9 +188,12 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         while slots.join_next().await.is_some() {}
         duties.iter().for_each(tokio::task::JoinHandle::abort);
         agent.report("agent.down", agent.config.agent.name(), None);
-        agent.tell_news().await.ok(); // that it is gone is seen by its name
+        let is_told = agent.tell_news().await.is_ok(); // that it is gone is seen by its name
         agent.dispatch.remove_node(&agent.config.agent).await.ok(); // it expires by itself
         agent.engine.shutdown(Shutdown::now()).await;
+        if is_told {
+            agent.tell_news().await.ok(); // of its last workers; nothing is known by an event alone
+        }
         match agent.ended.take() {
             Some(error) => Err(error),
             None => Ok(()),

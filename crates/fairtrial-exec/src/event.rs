@@ -107,6 +107,26 @@ pub enum ExitReason {
 }
 
 impl ExitReason {
+    /// The one of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let plain = [
+            Self::CallDone,
+            Self::Timeout,
+            Self::Cancelled,
+            Self::Crashed,
+            Self::Idle,
+            Self::MaxCalls,
+            Self::MaxAge,
+            Self::RssGrowth,
+            Self::AfterError,
+            Self::Shutdown,
+        ];
+        let limits = Verdict::ALL.into_iter().map(Self::Limit);
+        let mut all = plain.into_iter().chain(limits);
+        all.find(|reason| reason.name() == name)
+    }
+
     /// The name in the public contract.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -104,7 +104,7 @@ pub use {
         Usable, WhyNotPinned, keep_off, probe_counters,
     },
     metrics::{MeasuredBy, Metrics, PeakSource},
-    observers::{Observer, Observers},
+    observers::{Observer, Observers, Onlooker},
     outcome::{EncodedValue, ErrorReport, Exit, KilledBy, Outcome},
     sandbox::{
         Attempts, Counters, DEFAULT_LEVEL, Facility, InForce, Level, Mechanism, Network, OnMissing,

@@ -28,7 +28,7 @@ use crate::event::{CallId, Event};
 use crate::linux::machine_memory::MachineMemory;
 use crate::linux::monotonic::now_ns;
 use crate::listener::{Listener, Streams};
-use crate::observers::Observers;
+use crate::observers::{Observers, Onlooker};
 use crate::sandbox::{Level, Means};
 use crate::spill::{ArgumentFile, SpillDir, SpillPolicy};
 use pool::{Command, Pool};
@@ -201,6 +201,12 @@ impl LocalBackend {
             thread: None,
         };
         Ok(())
+    }
+
+    /// Tells of everything at once, on the engine's thread. For whoever passes it on, and has no use for a thread of its own
+    /// as [`Backend::subscribe`] has.
+    pub fn set_onlooker(&self, onlooker: Onlooker) {
+        self.observers.set_onlooker(onlooker);
     }
 
     /// Where commands go, and what makes the pool that takes them, on the thread where it is to run.

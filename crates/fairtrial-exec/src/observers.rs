@@ -1,7 +1,7 @@
 //! Who listens to the event stream: one thread tells everybody, in order, off the dispatch path.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,13 @@ const SLOW: Duration = Duration::from_secs(10);
 /// Somebody who listens.
 pub type Observer = Box<dyn FnMut(&Event) + Send>;
 
+/// Somebody who is told at once, on the thread where it happens: it must be quick, and may not come back to the backend.
+pub type Onlooker = Box<dyn Fn(&Event) + Send + Sync>;
+
 /// The observers of one backend. Nothing runs until there is one.
 #[derive(Default)]
 pub struct Observers {
+    onlooker: OnceLock<Onlooker>,
     // A plain mutex: held for a channel send, never while a handler runs.
     inner: Mutex<Inner>,
 }
@@ -55,8 +59,16 @@ impl Observers {
         Ok(())
     }
 
+    /// The one who is told everything at once. Of several the first stays.
+    pub fn set_onlooker(&self, onlooker: Onlooker) {
+        self.onlooker.get_or_init(|| onlooker);
+    }
+
     /// Queues an event for everybody.
     pub fn tell(&self, event: Event) {
+        if let Some(onlooker) = self.onlooker.get() {
+            onlooker(&event);
+        }
         self.lock().send(Note::Tell(event));
     }
 

@@ -4,7 +4,6 @@ _WORKERS = "workers are those of the node that runs them, and so are their event
 _BEGINS = "that a call has begun is told with its end: nobody asks an actor before"
 
 SKIPS = {
-    ("redis", "test_each_worker_that_starts_also_exits"): _WORKERS,
     ("ray", "test_each_worker_that_starts_also_exits"): _WORKERS,
     ("ray", "test_a_call_is_running_while_it_runs"): _BEGINS,
 }

@@ -7,7 +7,7 @@ use fairtrial_exec::{Body, CallId, EngineError, Listener, Outcome, ResultFile, W
 
 use super::coordinator::Coordinator;
 use crate::answers::{Place, StoredEvent, Submitted};
-use crate::blobs::{Blob, BlobError};
+use crate::blobs::{Blob, BlobError, patiently};
 use crate::dispatch::{Dispatch, DispatchError};
 use crate::envelope::{ErrorCode, ResultEnvelope, TaskError};
 use crate::jitter::Backoff;
@@ -68,7 +68,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             name, task, data, ..
         } = &stored.event;
         let Some(task) = task else {
-            return;
+            return self.tell_of_worker(&stored.event);
         };
         if self.is_early(task) {
             self.state.borrow_mut().early.push(stored.clone());
@@ -135,7 +135,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                         if self.is_left_cancelled(&task, &bytes) {
                             self.begin_anew(&task).await;
                         } else {
-                            self.give_out(task, &bytes).await;
+                            self.clone().hand_out(task, &bytes).await;
                         }
                     }
                     self.room.notify_one();
@@ -197,15 +197,31 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         }
     }
 
+    /// Gives a result out. One that lies in the store is fetched beside others: if it is late or large, they do not wait.
+    async fn hand_out(self: Rc<Self>, task: TaskId, bytes: &[u8]) {
+        let read = ResultEnvelope::read(bytes);
+        if read
+            .as_ref()
+            .is_ok_and(|envelope| !envelope.blobs().is_empty())
+        {
+            tokio::task::spawn_local(async move {
+                let _place = self.fetching.acquire().await;
+                self.give_out(task, &read).await;
+            });
+        } else {
+            self.give_out(task, &read).await;
+        }
+    }
+
     /// Tells each who waits, one after the other: others may join while a blob is fetched, or be cancelled.
-    async fn give_out(&self, task: TaskId, bytes: &[u8]) {
+    async fn give_out(&self, task: TaskId, read: &Result<ResultEnvelope, TaskError>) {
         if !self.state.borrow().outstanding.contains_key(&task) {
             return; // told twice of its end
         }
         let mut is_read = true;
         while self.is_waited_for(&task) {
             // An outcome is not made twice from the same bytes for nobody: most tasks have one who waits.
-            let answer = self.answer(bytes).await;
+            let answer = self.answer(read).await;
             let Some((call, listener)) = self.next_waiting(&task) else {
                 break;
             };
@@ -213,10 +229,10 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             self.tell(call, listener, answer.map_err(EngineError::from));
         }
         let mut state = self.state.borrow_mut();
-        state.outstanding.remove(&task);
-        match is_read {
-            true => state.delivered.push_back(task),
-            false => self.was_cut_short.set(true), // it stays on the server
+        match (state.outstanding.remove(&task), is_read) {
+            (None, _) => {} // told twice of its end, and given out meanwhile
+            (Some(_), true) => state.delivered.push_back(task),
+            (Some(_), false) => self.was_cut_short.set(true), // it stays on the server
         }
     }
 
@@ -231,8 +247,8 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         state.outstanding.get_mut(task)?.waiting.pop()
     }
 
-    async fn answer(&self, bytes: &[u8]) -> Result<Outcome, Unread> {
-        let envelope = ResultEnvelope::read(bytes)?;
+    async fn answer(&self, read: &Result<ResultEnvelope, TaskError>) -> Result<Outcome, Unread> {
+        let envelope = read.as_ref().map_err(Clone::clone)?;
         // One for each piece: two may be equal, and have one name then.
         let mut fetched: Vec<(Blob, Body)> = Vec::new();
         for blob in envelope.blobs() {
@@ -254,10 +270,11 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             return Err(Unread::Now(TaskError { code, message }.into()));
         };
         if blob.bytes <= SMALL {
-            return Ok(Body::Inline(store.get(blob, SMALL).await?));
+            let bytes = patiently(|| store.get(blob, SMALL)).await?;
+            return Ok(Body::Inline(bytes));
         }
         let file = ResultFile::create(blob.bytes, &self.config.spill).map_err(Unread::Now)?;
-        store.get_into(blob, file.fd()).await?;
+        patiently(|| store.get_into(blob, file.fd())).await?;
         let settled = file.settle(blob.bytes, Writers::Dead);
         settled.map_err(|error| {
             Unread::Now(EngineError::Elsewhere {

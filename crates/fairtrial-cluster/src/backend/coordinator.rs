@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fairtrial_exec::{Answer, CallId, EngineError, Event, Listener, Observers, Shutdown};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
 use super::line::InLine;
 use super::{ClusterConfig, Command};
@@ -19,12 +19,15 @@ use crate::dispatch::{Dispatch, DispatchError};
 use crate::jitter::{Backoff, jittered, nonce, rounded};
 use crate::names::{StreamId, TaskId};
 use crate::pack::Signature;
-use crate::terms::{OWNER_DEAD_AFTER, Owner, Task, Terms};
+use crate::terms::{NewEvent, OWNER_DEAD_AFTER, Owner, Task, Terms};
+use crate::worker_events::from_queue;
 
 /// Everything outstanding is looked for this often, whatever events say (CL-58).
 const CHECK_EVERY: Duration = Duration::from_secs(60);
 /// A queue that somebody else holds is asked for again this often.
 const ASK_OWNER: Duration = Duration::from_secs(1);
+/// Results that are fetched from the store at a time.
+const MOST_FETCHED: usize = 8;
 /// After Ctrl-C what was cancelled may take this long to say so (CL-56).
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -40,6 +43,8 @@ pub(super) struct Coordinator<D> {
     pub(super) packed: RefCell<HashMap<PathBuf, Packed>>,
     /// Held while one is looked at, packed and stored.
     pub(super) packing: tokio::sync::Mutex<()>,
+    /// Held while a result is fetched from the store.
+    pub(super) fetching: Semaphore,
     /// Something was submitted, answered or cancelled.
     pub(super) changed: Notify,
     /// Somebody lined up, or was cancelled.
@@ -154,6 +159,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             state: RefCell::default(),
             packed: RefCell::default(),
             packing: tokio::sync::Mutex::default(),
+            fetching: Semaphore::new(MOST_FETCHED),
             changed: Notify::new(),
             line: Notify::new(),
             cancelled: Cell::new(false),
@@ -407,6 +413,13 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         self.observers.tell(Event::Complete { call, verdict });
         self.changed.notify_waiters();
         self.changed.notify_one();
+    }
+
+    /// What agents tell of the workers that ran calls of this queue.
+    pub(super) fn tell_of_worker(&self, event: &NewEvent) {
+        if let Some(event) = from_queue(event) {
+            self.observers.tell(event);
+        }
     }
 
     pub(super) fn tell_began(&self, task: &TaskId, worker_id: &str) {

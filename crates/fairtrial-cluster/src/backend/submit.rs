@@ -11,6 +11,7 @@ use super::Submission;
 use super::coordinator::{Coordinator, Outstanding, Packed, Preparing};
 use super::verdicts::cancelled;
 use crate::answers::{Cancelled, Place, Submitted};
+use crate::aside::aside;
 use crate::blobs::{Blob, BlobError, BlobStore};
 use crate::dispatch::Dispatch;
 use crate::envelope::{Outgoing, PackedParts, SealedTask, TaskEnvelope};
@@ -100,7 +101,8 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             return Ok(packed.blob);
         }
         let looked = Instant::now();
-        let signature = Signature::of(directory).map_err(refuse)?;
+        let root = directory.to_owned();
+        let signature = aside(move || Signature::of(&root)).await.map_err(refuse)?;
         if let Some(packed) = known
             && packed.signature == signature
         {
@@ -112,15 +114,9 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             return Ok(blob);
         }
         let store = self.store("python_path")?;
-        let mut tries = 0;
-        let packed = loop {
-            tries += 1;
-            match pack(directory, &std::env::temp_dir()) {
-                // Somebody writes there just now.
-                Err(PackError::Changed(_)) if tries < 3 => {}
-                packed => break packed.map_err(refuse)?,
-            }
-        };
+        let root = directory.to_owned();
+        let packed = aside(move || packed_at_last(&root)).await;
+        let packed = packed.map_err(refuse)?;
         let blob = store.put_file(packed).await.map_err(store_failed)?;
         let packed = Packed {
             signature,
@@ -313,6 +309,18 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 return None;
             }
             tokio::time::sleep(backoff.next()).await;
+        }
+    }
+}
+
+/// An archive of a directory, once nobody has written there meanwhile.
+fn packed_at_last(root: &Path) -> Result<File, PackError> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match pack(root, &std::env::temp_dir()) {
+            Err(PackError::Changed(_)) if tries < 3 => {}
+            packed => return packed,
         }
     }
 }

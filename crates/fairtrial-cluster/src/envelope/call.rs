@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::base64::Base64;
 use super::carried::Carried;
+use super::is_default;
 use super::sandbox::{LimitsRecord, SandboxRecord, nanoseconds};
 use crate::blobs::Blob;
 
@@ -47,14 +48,17 @@ impl OsText {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct CallRecord {
     pub(super) work: WorkRecord,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     env: Vec<(OsText, Option<OsText>)>,
+    #[serde(default, skip_serializing_if = "is_default")]
     cwd: Option<OsText>,
+    #[serde(default, skip_serializing_if = "is_default")]
     timeout_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) queue_timeout_ns: Option<u64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     term_grace_ns: u64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     cancel_grace_ns: u64,
     limits: LimitsRecord,
     pub(super) sandbox: SandboxRecord,
@@ -63,7 +67,7 @@ pub(super) struct CallRecord {
 
 /// As [`Work`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[serde(tag = "kind", rename_all = "snake_case", try_from = "WorkFields")]
 pub(super) enum WorkRecord {
     Source {
         source: Carried,
@@ -82,17 +86,67 @@ pub(super) enum WorkRecord {
     },
 }
 
+/// All fields that work of any kind has. Read in one pass; a tagged enum would be read twice.
+#[derive(Deserialize)]
+struct WorkFields {
+    kind: WorkKind,
+    source: Option<Carried>,
+    filename: Option<String>,
+    function: Option<String>,
+    arguments: Option<Carried>,
+    python: Option<PythonRecord>,
+    body: Option<Carried>,
+    argv: Option<Vec<OsText>>,
+    stdin: Option<Carried>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WorkKind {
+    Source,
+    Pickled,
+    Command,
+}
+
+impl TryFrom<WorkFields> for WorkRecord {
+    type Error = &'static str;
+
+    fn try_from(fields: WorkFields) -> Result<Self, Self::Error> {
+        let made = || {
+            Some(match fields.kind {
+                WorkKind::Source => Self::Source {
+                    source: fields.source?,
+                    filename: fields.filename?,
+                    function: fields.function?,
+                    arguments: fields.arguments?,
+                    python: fields.python?,
+                },
+                WorkKind::Pickled => Self::Pickled {
+                    body: fields.body?,
+                    python: fields.python?,
+                },
+                WorkKind::Command => Self::Command {
+                    argv: fields.argv?,
+                    stdin: fields.stdin?,
+                },
+            })
+        };
+        made().ok_or("a field of `work` is missing")
+    }
+}
+
 /// As [`PythonTerms`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct PythonRecord {
     pub(super) python: String,
     /// Packed directories.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) path: Vec<Blob>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     preload: Vec<String>,
     isolation: String,
     result: String,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) host: Option<HostRecord>,
 }
 

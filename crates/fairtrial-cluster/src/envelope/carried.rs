@@ -7,11 +7,11 @@ use fairtrial_exec::Body;
 use serde::{Deserialize, Serialize};
 
 use super::base64::Base64;
-use crate::blobs::Blob;
+use crate::blobs::{Blob, Digest};
 
 /// Bytes: in the envelope, or in a blob.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, try_from = "CarriedFields")]
 pub enum Carried {
     /// Here, as people read it.
     Text {
@@ -25,6 +25,45 @@ pub enum Carried {
     },
     /// In the store.
     Blob(Blob),
+}
+
+/// All fields that bytes of any kind have. Read in one pass; an untagged enum would be read once for each kind.
+#[derive(Deserialize)]
+struct CarriedFields {
+    text: Option<String>,
+    base64: Option<Base64>,
+    digest: Option<Digest>,
+    bytes: Option<u64>,
+}
+
+impl TryFrom<CarriedFields> for Carried {
+    type Error = &'static str;
+
+    fn try_from(fields: CarriedFields) -> Result<Self, Self::Error> {
+        match fields {
+            CarriedFields {
+                text: Some(text), ..
+            } => Ok(Self::Text { text }),
+            CarriedFields {
+                base64: Some(base64),
+                ..
+            } => Ok(Self::Bytes { base64 }),
+            CarriedFields {
+                digest: Some(digest),
+                bytes: Some(bytes),
+                ..
+            } => Ok(Self::Blob(Blob { digest, bytes })),
+            _ => Err("neither text, bytes nor a blob"),
+        }
+    }
+}
+
+impl Default for Carried {
+    fn default() -> Self {
+        Self::Text {
+            text: String::new(),
+        }
+    }
 }
 
 /// What has to be in the store before an envelope may be read.

@@ -10,6 +10,7 @@ use fairtrial_exec::{
 use serde::{Deserialize, Serialize};
 
 use super::carried::{Carried, Outgoing, OutgoingBody};
+use super::is_default;
 use crate::blobs::Blob;
 
 /// A value longer than this goes into a blob without being copied first.
@@ -22,13 +23,19 @@ const MOST_KIND: usize = 2 << 10;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutcomeRecord {
     verdict: String,
+    #[serde(default, skip_serializing_if = "is_default")]
     value: Option<ValueRecord>,
+    #[serde(default, skip_serializing_if = "is_default")]
     error: Option<ErrorRecord>,
+    #[serde(default, skip_serializing_if = "is_default")]
     exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "is_default")]
     exit_signal: Option<i32>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     killed_outside: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     stdout: StreamRecord,
+    #[serde(default, skip_serializing_if = "is_default")]
     stderr: StreamRecord,
     metrics: MetricsRecord,
     in_force: InForceRecord,
@@ -46,13 +53,17 @@ struct ErrorRecord {
     kind: String,
     message: Carried,
     traceback: Carried,
+    #[serde(default, skip_serializing_if = "is_default")]
     exception: Option<Carried>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct StreamRecord {
+    #[serde(default, skip_serializing_if = "is_default")]
     head: Carried,
+    #[serde(default, skip_serializing_if = "is_default")]
     tail: Carried,
+    #[serde(default, skip_serializing_if = "is_default")]
     dropped: u64,
 }
 
@@ -83,8 +94,10 @@ struct InForceRecord {
     on_missing: String,
     mode: String,
     digest: String,
+    #[serde(default, skip_serializing_if = "is_default")]
     weak: Vec<MechanismRecord>,
     /// In the order of [`Counters`].
+    #[serde(default, skip_serializing_if = "is_default")]
     counters: [Option<u64>; 6],
 }
 
@@ -93,8 +106,9 @@ struct MechanismRecord {
     name: String,
     state: String,
     via: String,
+    #[serde(default, skip_serializing_if = "is_default")]
     errno: Option<String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     hint: String,
 }
 
@@ -393,7 +407,7 @@ impl InForceRecord {
 const MOST_WORDS: usize = 4096;
 
 /// Words about isolation as the engine has them: for good. Each is kept once, and only so many are taken.
-fn known(word: &str) -> Option<&'static str> {
+pub(crate) fn known(word: &str) -> Option<&'static str> {
     static WORDS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
     match words.get(word) {

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 use super::MAX_RESULT_BYTES;
 use super::carried::Outgoing;
 use super::outcome::OutcomeRecord;
-use super::task::{Head, PROTOCOL};
+use super::task::{Misread, PROTOCOL, read_envelope};
 use crate::blobs::Blob;
 use crate::names::Token;
 
 /// What became of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "ResultFields")]
 pub struct ResultEnvelope {
     /// By which version.
     pub protocol: String,
@@ -25,7 +26,7 @@ pub struct ResultEnvelope {
 }
 
 /// The two kinds of results.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Told {
     /// A trial took place, or was called off.
@@ -38,6 +39,42 @@ pub enum Told {
         /// Why.
         error: TaskError,
     },
+}
+
+/// All fields that results of both kinds have. Read in one pass; a flattened enum would be read twice.
+#[derive(Deserialize)]
+struct ResultFields {
+    protocol: String,
+    token: Option<Token>,
+    agent: Option<String>,
+    kind: Kind,
+    outcome: Option<Box<OutcomeRecord>>,
+    error: Option<TaskError>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Outcome,
+    Error,
+}
+
+impl TryFrom<ResultFields> for ResultEnvelope {
+    type Error = &'static str;
+
+    fn try_from(fields: ResultFields) -> Result<Self, Self::Error> {
+        let told = match (fields.kind, fields.outcome, fields.error) {
+            (Kind::Outcome, Some(outcome), _) => Told::Outcome { outcome },
+            (Kind::Error, _, Some(error)) => Told::Error { error },
+            _ => return Err("what its kind says is missing"),
+        };
+        Ok(Self {
+            protocol: fields.protocol,
+            token: fields.token,
+            agent: fields.agent,
+            told,
+        })
+    }
 }
 
 /// Why a task has no outcome.
@@ -147,12 +184,10 @@ impl ResultEnvelope {
             code: ErrorCode::Invalid,
             message: format!("the recorded result cannot be read: {problem}"),
         };
-        let damaged = |error: serde_json::Error| unreadable(error.to_string());
-        let head: Head = serde_json::from_slice(bytes).map_err(damaged)?;
-        match head.is_ours() {
-            true => serde_json::from_slice(bytes).map_err(damaged),
-            false => Err(unreadable(format!("it speaks protocol {}", head.protocol))),
-        }
+        read_envelope(bytes, |envelope: &Self| &envelope.protocol).map_err(|why| match why {
+            Misread::Other(theirs) => unreadable(format!("it speaks protocol {theirs}")),
+            Misread::Damaged(error) => unreadable(error.to_string()),
+        })
     }
 
     /// What has to be fetched before it can be used.

@@ -7,17 +7,25 @@ use fairtrial_exec::{Limits, Resource, Sandbox};
 use serde::{Deserialize, Serialize};
 
 use super::call::OsText;
+use super::is_default;
 
 /// As [`Limits`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct LimitsRecord {
+    #[serde(skip_serializing_if = "is_default")]
     memory_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "is_default")]
     cpu_ns: Option<u64>,
+    #[serde(skip_serializing_if = "is_default")]
     processes: Option<u64>,
+    #[serde(skip_serializing_if = "is_default")]
     open_files: Option<u64>,
+    #[serde(skip_serializing_if = "is_default")]
     file_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "is_default")]
     output_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "is_default")]
     lifted: Vec<String>,
 }
 
@@ -62,15 +70,19 @@ pub(super) struct SandboxRecord {
     pub(super) level: String,
     on_missing: String,
     network: String,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     read: Vec<OsText>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     write: Vec<OsText>,
+    #[serde(default, skip_serializing_if = "is_default")]
     scratch_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_default")]
     scratch_inodes: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_default")]
     address_space: Option<u64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) devices: Vec<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
     cpus: Option<Vec<usize>>,
 }
 

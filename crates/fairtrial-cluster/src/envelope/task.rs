@@ -1,28 +1,46 @@
 //! The envelope of a task.
 
 use fairtrial_exec::{Arguments, Call, Level};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 use super::MAX_TASK_BYTES;
 use super::call::{CallRecord, HostRecord, WorkRecord};
 use super::carried::{Carried, Outgoing};
+use super::is_default;
 use crate::blobs::Blob;
 
 /// The version of envelopes made here. Another major one is not read; of a newer minor one what is not known is ignored.
 pub const PROTOCOL: (u32, u32) = (1, 0);
 
-/// What all versions of an envelope have, and is read first.
-#[derive(Deserialize)]
-pub(super) struct Head {
-    pub(super) protocol: String,
+/// Why bytes are no envelope for this side.
+pub(super) enum Misread {
+    /// Of another major version, this one.
+    Other(String),
+    Damaged(serde_json::Error),
 }
 
-impl Head {
-    /// Whether it is of the major version that is read here.
-    pub(super) fn is_ours(&self) -> bool {
-        let major = self.protocol.split('.').next();
-        major.and_then(|major| major.parse().ok()) == Some(PROTOCOL.0)
+/// Reads an envelope. Only of one that cannot be read otherwise is what all versions have read by itself.
+pub(super) fn read_envelope<T: DeserializeOwned>(
+    bytes: &[u8],
+    protocol: impl FnOnce(&T) -> &str,
+) -> Result<T, Misread> {
+    #[derive(Deserialize)]
+    struct Head {
+        protocol: String,
+    }
+    let other = |protocol: &str| {
+        let major = protocol.split('.').next().and_then(|it| it.parse().ok());
+        (major != Some(PROTOCOL.0)).then(|| Misread::Other(protocol.to_owned()))
+    };
+    match serde_json::from_slice(bytes) {
+        Ok(envelope) => other(protocol(&envelope)).map_or(Ok(envelope), Err),
+        Err(error) => {
+            let head: Option<Head> = serde_json::from_slice(bytes).ok(); // else it is damaged
+            let other = head.and_then(|head| other(&head.protocol));
+            Err(other.unwrap_or(Misread::Damaged(error)))
+        }
     }
 }
 
@@ -41,10 +59,12 @@ pub struct TaskEnvelope {
 #[serde(default)]
 pub struct Needs {
     /// The version of Python (`3.12`) that pickled it.
+    #[serde(skip_serializing_if = "is_default")]
     pub python: Option<String>,
     /// The level of isolation asked for.
     pub level: String,
     /// Devices by name.
+    #[serde(skip_serializing_if = "is_default")]
     pub devices: Vec<String>,
 }
 
@@ -144,13 +164,10 @@ impl TaskEnvelope {
 
     /// From the bytes of one.
     pub fn read(bytes: &[u8]) -> Result<Self, UnreadableTask> {
-        let damaged = |error: serde_json::Error| UnreadableTask::Damaged(error.to_string());
-        let head: Head = serde_json::from_slice(bytes).map_err(damaged)?;
-        if !head.is_ours() {
-            let theirs = head.protocol;
-            return Err(UnreadableTask::OtherProtocol { theirs });
-        }
-        serde_json::from_slice(bytes).map_err(damaged)
+        read_envelope(bytes, |envelope: &Self| &envelope.protocol).map_err(|why| match why {
+            Misread::Other(theirs) => UnreadableTask::OtherProtocol { theirs },
+            Misread::Damaged(error) => UnreadableTask::Damaged(error.to_string()),
+        })
     }
 
     /// What has to be fetched before it can be run.

@@ -285,7 +285,10 @@ fn recorded_envelopes_of_the_first_version_are_read() {
     assert_eq!(read.agent.as_deref(), Some("here"));
     let id = serde_json::json!("id");
     let arrived = read.to_outcome(|_| None).expect("all is known");
-    let sent = outcome(vec![b'T'], 10).to_json(&id).expect("a value");
+    let mut sent = outcome(vec![b'T'], 10).to_json(&id).expect("a value");
+    // Of the machine where it was recorded.
+    sent["in_force"]["digest"] =
+        "sha256:18b689094557a6c1043d2fd079a27d7127a58d44633a5d0dbffe4866e6cb5c01".into();
     assert_eq!(arrived.to_json(&id).expect("a value"), sent);
 }
 
@@ -327,4 +330,19 @@ fn an_error_is_told_by_its_name() {
     let error = fairtrial_exec::EngineError::from(error);
     assert!(error.is_final());
     assert_eq!(error.to_string(), "3 agents were lost with it (lost)");
+}
+
+/// CL-13: most calls ask for nothing special, and the server holds and reads every byte of theirs.
+#[test]
+fn what_goes_without_saying_is_not_said() {
+    let task = sealed(&source_call("def f(): pass", b"()".to_vec())).bytes;
+    let result = ResultEnvelope::seal(outcome(b"N".to_vec(), 0), token(), "agent/nonce/0").bytes;
+    for bytes in [&task, &result] {
+        let text = std::str::from_utf8(bytes).expect("JSON");
+        for nothing in ["[]", "\"\"", "{}"] {
+            assert!(!text.contains(nothing), "{nothing} in {text}");
+        }
+    }
+    let task: serde_json::Value = serde_json::from_slice(&task).expect("JSON");
+    assert_eq!(task["call"].get("timeout_ns"), None);
 }

@@ -25,7 +25,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             tokio::select! {
                 () = tokio::time::sleep(jittered(SIGN)) => {}
                 () = self.turned.notified() => {}
-                () = self.is_busy_unlike(busy) => {}
+                () = self.has_changed(busy) => {}
                 () = self.stopped(Stop::Drain), if self.state.get() != NodeState::Draining => {
                     self.turn(NodeState::Draining, None);
                 }
@@ -45,12 +45,12 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         }
     }
 
-    /// Until not as many slots are busy as was said (CL-60); calls that are shorter than the time between two looks cost
-    /// nothing.
-    async fn is_busy_unlike(&self, said: usize) {
+    /// Until not as many slots are busy as was said (CL-60), or a worker ended of which no commit told (CL-61); calls that
+    /// are shorter than the time between two looks cost nothing.
+    async fn has_changed(&self, said: usize) {
         loop {
             tokio::time::sleep(LOOK_BUSY).await;
-            if self.running.borrow().len() != said {
+            if self.running.borrow().len() != said || self.workers.borrow_mut().has_news() {
                 return;
             }
         }

@@ -97,8 +97,13 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         self.turned.notify_one();
     }
 
-    /// Tells all queues what has not been told yet (CL-61).
+    /// Tells all queues what has not been told yet, and each what concerns it alone (CL-61).
     pub(super) async fn tell_news(&self) -> Result<(), DispatchError> {
+        let (of_workers, of_all) = self.workers.borrow_mut().take_all();
+        for (queue, events) in of_workers {
+            self.dispatch.emit(&queue, &events).await?;
+        }
+        self.news.borrow_mut().extend(of_all);
         if self.news.borrow().is_empty() {
             return Ok(());
         }

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::slot::Held;
 use super::{NodeAgent, Stop};
+use crate::aside::aside;
 use crate::backend::cancelled;
 use crate::blobs::{Blob, BlobError, Digest, Fault, patiently};
 use crate::dispatch::Dispatch;
@@ -148,18 +149,28 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             return; // it never began
         };
         tokio::time::sleep(BRIEF).await;
-        let event = self.started(lease, Some(&worker_id));
-        let told = self.dispatch.emit(&lease.queue, &[event]).await;
+        let events = self.started(lease, Some(&worker_id));
+        let told = self.dispatch.emit(&lease.queue, &events).await;
         told.ok(); // an event is never all that is known of anything
     }
 
-    fn started(&self, lease: &Lease, worker_id: Option<&str>) -> NewEvent {
-        NewEvent {
+    /// That a call has begun, and what else its queue has not been told.
+    fn started(&self, lease: &Lease, worker_id: Option<&str>) -> Vec<NewEvent> {
+        let mut workers = self.workers.borrow_mut();
+        if let Some(worker_id) = worker_id {
+            workers.began(worker_id, &lease.queue);
+        }
+        let mut events = workers.take(&lease.queue);
+        // After its worker's start, and before its end, if that has come.
+        let ended = events.iter().position(|event| event.name == "worker_exit");
+        let start = NewEvent {
             name: "start".to_owned(),
             task: Some(lease.task.clone()),
             agent: Some(self.config.agent.name().to_owned()),
             data: json!({"worker_id": worker_id}).to_string(),
-        }
+        };
+        events.insert(ended.unwrap_or(events.len()), start);
+        events
     }
 
     /// Until it is not to be gone on with, whatever it is about: a store may be slow (CL-7).
@@ -260,7 +271,10 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     async fn seal(&self, held: &Held, outcome: Outcome, is_told: bool) -> Ran {
         let complete = json!({"verdict": outcome.verdict.name()}).to_string();
         let worker_id = outcome.metrics.worker_id.as_deref();
-        let started = (!is_told).then(|| self.started(&held.lease, worker_id));
+        let events = match is_told {
+            false => self.started(&held.lease, worker_id),
+            true => self.workers.borrow_mut().take(&held.lease.queue),
+        };
         let sealed = sealed(outcome, &held.lease).await;
         for piece in sealed.outgoing {
             let Some(store) = &self.store else {
@@ -282,7 +296,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         }
         Ran::Committable(Ended {
             result: sealed.bytes,
-            events: started.into_iter().collect(),
+            events,
             complete,
         })
     }
@@ -314,9 +328,7 @@ pub(super) async fn sealed(outcome: Outcome, lease: &Lease) -> Sealed {
     if bytes <= LONG_TO_HASH {
         return ResultEnvelope::seal(outcome, token, &consumer);
     }
-    let seal = move || ResultEnvelope::seal(outcome, token, &consumer);
-    let sealed = tokio::task::spawn_blocking(seal).await;
-    sealed.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    aside(move || ResultEnvelope::seal(outcome, token, &consumer)).await
 }
 
 /// A task that was cancelled before it began.

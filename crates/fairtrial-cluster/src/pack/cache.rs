@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use super::listing::listing;
 use super::{PackError, lock, unpack};
+use crate::aside::aside;
 use crate::blobs::{Blob, BlobStore, Digest, patiently};
 
 /// While it is being made.
@@ -311,12 +312,4 @@ fn touch(dir: &File) -> io::Result<()> {
 fn fresh() -> String {
     let random = RandomState::new().build_hasher().finish();
     format!("{}-{random:016x}", std::process::id())
-}
-
-/// On a thread where waiting for a disk harms nobody.
-async fn aside<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, PackError> + Send + 'static,
-) -> Result<T, PackError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }

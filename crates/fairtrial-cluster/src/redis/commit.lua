@@ -6,7 +6,7 @@ local result, complete, next_class, nonce = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local name = agent_of(consumer)
 
 -- A slot has one entry; a lease whose reply was lost may have given it another.
-local held = held_by(class, consumer, 3) or {}
+local held = held_by(class, consumer, '3') or {}
 local place
 for i, each in ipairs(held) do
   if each[1] == entry and each[4] == number then place = i end

@@ -7,26 +7,37 @@ local STREAMS = { cpu = KEYS[7], timing = KEYS[8] }
 local QUEUE = ARGV[1]
 local GROUP, PARKED = 'agents', 'parked'
 local BATCH = 100
+-- Entries of the event stream, each of one script: about 100,000 events of a busy queue. A text, as all numbers that are
+-- given to commands on the way of every call: others are printed first, which takes as long as most commands.
+local KEPT = '25000'
 
--- The server's time (CL-12).
+-- The server's time (CL-12): for all of a script the same.
+local now
 local function now_ms()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
+  if not now then
+    local time = redis.call('TIME')
+    now = time[1] * 1000 + math.floor(time[2] / 1000)
+  end
+  return now
 end
 
--- What happened, as names and values: task, agent and data with blanks between them.
-local happened = {}
+-- What happened, as names and values: task, agent and data with blanks between them. Where task or agent is `*`, it is that
+-- of the event before: the stream of events is the longest thing that a server keeps.
+local happened, last_task, last_agent = {}, '', ''
 
 local function event(name, task, agent, data)
+  task, agent = task or '', agent or ''
   happened[#happened + 1] = name
-  happened[#happened + 1] = (task or '') .. ' ' .. (agent or '') .. ' ' .. (data or '')
+  happened[#happened + 1] = (task ~= '' and task == last_task and '*' or task) .. ' '
+    .. (agent ~= '' and agent == last_agent and '*' or agent) .. ' ' .. (data or '')
+  last_task, last_agent = task, agent
 end
 
 -- Tells all of it by one entry. Each script ends with this.
 local function tell()
   if not happened[1] then return nil end
-  local id = redis.call('XADD', EV, 'MAXLEN', '~', 30000, '*', unpack(happened))
-  happened = {}
+  local id = redis.call('XADD', EV, 'MAXLEN', '~', KEPT, '*', unpack(happened))
+  happened, last_task, last_agent = {}, '', ''
   return id
 end
 

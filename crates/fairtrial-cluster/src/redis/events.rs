@@ -15,7 +15,9 @@ use crate::terms::NewEvent;
 const PAGE: usize = 1_000;
 /// About how many entries are kept, each of the events of one script: about 100,000 events of a busy queue.
 /// `common.lua` has the same number.
-const KEPT: usize = 30_000;
+const KEPT: usize = 25_000;
+/// As the event before it in the same entry. No name of a task or an agent has this character.
+const SAME: &str = "*";
 
 /// A stream's entry: id, fields and values.
 pub(super) type Entry = (String, Vec<(String, String)>);
@@ -113,16 +115,23 @@ fn taken(fields: &mut [(String, String)], name: &str) -> String {
 /// The events of an entry; all have its id. What another program wrote there is read as text, whatever it is.
 fn told((id, fields): RawEntry) -> Answered<Vec<StoredEvent>> {
     let id = id.parse().map_err(|_| odd("events", &id))?;
+    let mut last: (Option<TaskId>, Option<String>) = (None, None);
     let event = |(name, value): (Vec<u8>, Vec<u8>)| {
         let [name, value] = [name, value].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let mut words = value.splitn(3, ' ');
-        let mut next = || words.next().unwrap_or_default().to_owned();
+        let mut next = || words.next().unwrap_or_default();
         let (task, agent, data) = (next(), next(), next());
+        if task != SAME {
+            last.0 = TaskId::try_from(task.to_owned()).ok();
+        }
+        if agent != SAME {
+            last.1 = Some(agent.to_owned()).filter(|agent| !agent.is_empty());
+        }
         let event = NewEvent {
             name,
-            task: TaskId::try_from(task).ok(),
-            agent: Some(agent).filter(|agent| !agent.is_empty()),
-            data,
+            task: last.0.clone(),
+            agent: last.1.clone(),
+            data: data.to_owned(),
         };
         StoredEvent { id, event }
     };

@@ -6,7 +6,7 @@ for i = 1, #page[2], 2 do
   local field, value = page[2][i], page[2][i + 1]
   if what == 'res' then
     answer[#answer + 1] = value
-  elseif #field == 64 then -- by its id, and not by its entry
+  elseif not string.find(field, ':', 1, true) then -- by its id, and not by its entry
     local record = unpacked(value)
     answer[#answer + 1] = record and record.envelope
   end

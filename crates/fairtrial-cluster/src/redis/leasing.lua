@@ -5,7 +5,7 @@ local function lease(class, consumer, name, nonce, held)
   local stream = STREAMS[class]
   local meta = redis.call('HMGET', META, 'state', 'max_inflight', 'lease', told(class), has_parked(class))
   if not meta[1] then return { 'gone' } end
-  held = held or held_by(class, consumer, 1)
+  held = held or held_by(class, consumer, '1')
   if not held then return { 'gone' } end
 
   -- Whoever finds nothing waits for the next hint.
@@ -34,7 +34,7 @@ local function lease(class, consumer, name, nonce, held)
   if meta[1] ~= 'open' or has_most(meta[2]) then return nothing() end
 
   local function next_new()
-    local read = group_call('XREADGROUP', 'GROUP', GROUP, consumer, 'COUNT', 1, 'STREAMS', stream, '>')
+    local read = group_call('XREADGROUP', 'GROUP', GROUP, consumer, 'COUNT', '1', 'STREAMS', stream, '>')
     if not read then return nil end
     local entry, task = read[1][2][1][1], read[1][2][1][2][2]
     return entry, 0, task, load(task)

@@ -92,7 +92,7 @@ for _, queue in ipairs(redis.call('HKEYS', 'ft:queues')) do
   redis.call('HINCRBY', key .. 'meta', 'seen', -by)
   local tasks = redis.call('HGETALL', key .. 'task')
   for i = 1, #tasks, 2 do
-    if #tasks[i] == 64 then
+    if not string.find(tasks[i], ':', 1, true) then
       local record = cmsgpack.unpack(tasks[i + 1])
       record.since = record.since - by
       redis.call('HSET', key .. 'task', tasks[i], cmsgpack.pack(record))

@@ -94,7 +94,9 @@ async fn the_same_output_on_both_streams_arrives_twice() {
     let coordinator = coordinator(store.path());
     let bytes = recorded(&coordinator).await;
     let mut receiver = joined(&coordinator, 1);
-    coordinator.give_out(task().id, &bytes).await;
+    coordinator
+        .give_out(task().id, &ResultEnvelope::read(&bytes))
+        .await;
     let outcome = told(&mut receiver).expect("an outcome");
     assert_eq!(outcome.stdout.head, vec![b'x'; 200_000]);
     assert_eq!(outcome.stderr.head, outcome.stdout.head);
@@ -108,7 +110,8 @@ async fn who_joins_while_a_blob_is_fetched_is_told_too() {
     let coordinator = coordinator(store.path());
     let bytes = recorded(&coordinator).await;
     let mut first = joined(&coordinator, 1);
-    let giving = coordinator.give_out(task().id, &bytes);
+    let read = ResultEnvelope::read(&bytes);
+    let giving = coordinator.give_out(task().id, &read);
     tokio::pin!(giving);
     assert!(futures_util::poll!(&mut giving).is_pending());
     let mut second = joined(&coordinator, 2);
@@ -120,7 +123,7 @@ async fn who_joins_while_a_blob_is_fetched_is_told_too() {
 }
 
 /// CL-32: what could not be fetched just now is not dropped from the server; what never can be, is.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_result_that_could_not_be_read_stays() {
     let store = tempfile::tempdir().expect("a directory");
     let (root, away) = (store.path().join("blobs"), store.path().join("away"));
@@ -129,17 +132,45 @@ async fn a_result_that_could_not_be_read_stays() {
     let bytes = recorded(&coordinator).await;
     std::fs::rename(&root, &away).expect("it is ours");
     let mut receiver = joined(&coordinator, 1);
-    coordinator.give_out(task().id, &bytes).await;
+    coordinator
+        .give_out(task().id, &ResultEnvelope::read(&bytes))
+        .await;
     let error = told(&mut receiver).expect_err("the store is away");
     assert!(error.to_string().ends_with("(blobs)"), "{error}");
     // Told of its end once more, it is not taken for given out.
-    coordinator.give_out(task().id, &bytes).await;
+    coordinator
+        .give_out(task().id, &ResultEnvelope::read(&bytes))
+        .await;
     assert!(coordinator.state.borrow().delivered.is_empty());
     assert!(coordinator.was_cut_short.get(), "its queue keeps it");
     std::fs::create_dir(&root).expect("a directory");
     let mut receiver = joined(&coordinator, 2);
-    coordinator.give_out(task().id, &bytes).await;
+    coordinator
+        .give_out(task().id, &ResultEnvelope::read(&bytes))
+        .await;
     let error = told(&mut receiver).expect_err("nothing is in it");
     assert!(error.to_string().ends_with("(blob_missing)"), "{error}");
     assert_eq!(coordinator.state.borrow().delivered, [task().id]);
+}
+
+/// CL-25, CL-32: a blob that is seen late is waited for, and results behind it are not.
+#[tokio::test(start_paused = true)]
+async fn a_result_whose_blob_is_late_keeps_nobody_waiting() {
+    let store = tempfile::tempdir().expect("a directory");
+    let coordinator = coordinator(store.path());
+    let bytes = recorded(&coordinator).await;
+    let (root, away) = (store.path().join("sha256"), store.path().join("away"));
+    std::fs::rename(&root, &away).expect("it is ours");
+    let mut late = joined(&coordinator, 1);
+    let local = tokio::task::LocalSet::new();
+    let handed_out = coordinator.clone().hand_out(task().id, &bytes);
+    local.run_until(handed_out).await; // others come next
+    assert!(late.try_recv().is_err(), "it is asked for again");
+    let asked = tokio::time::sleep(Duration::from_secs(1)); // once, in vain
+    local.run_until(asked).await;
+    assert!(late.try_recv().is_err(), "it is asked for again");
+    std::fs::rename(&away, &root).expect("it is ours");
+    local.await;
+    let outcome = told(&mut late).expect("an outcome");
+    assert_eq!(outcome.stdout.head.len(), 200_000);
 }

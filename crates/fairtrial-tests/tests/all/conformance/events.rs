@@ -7,13 +7,14 @@ use fairtrial_exec::{Backend, CallId, Event, ExitReason, Verdict};
 use fairtrial_tests::{PATIENCE, Story, bare, json, wait_until};
 
 use super::Factory;
-use super::scene::{HANG, Heard, ONE, Scene, call_of, in_time, run, shut, timed};
+use super::scene::{HANG, Heard, ONE, Scene, call_of, in_time, run, shut, timed, worker_of};
 
 cases! {
     each_call_is_submitted_started_and_completed_once_and_in_that_order,
     calls_are_submitted_in_order_and_answered_for_once,
     each_submit_has_one_complete_whatever_becomes_of_the_call,
     a_complete_has_the_verdict,
+    a_worker_of_one_call_starts_and_exits_and_says_why,
     each_worker_that_starts_also_exits_and_says_why,
     handlers_are_heard_in_order_and_delay_no_call,
     a_handler_that_panics_harms_nobody,
@@ -80,31 +81,64 @@ async fn each_submit_has_one_complete_whatever_becomes_of_the_call<F: Factory>(s
     assert_eq!(heard.all().last(), Some(&Event::Shutdown));
 }
 
+/// CL-61, EX-91: by the time that its call is over.
+async fn a_worker_of_one_call_starts_and_exits_and_says_why<F: Factory>(scene: &Scene<F>) {
+    let heard = Heard::by(&*scene.backend);
+    live_one_call_each(scene).await;
+    shut(&*scene.backend).await;
+    for worker in heard.workers("start") {
+        let all = heard.all();
+        let names = all
+            .iter()
+            .filter(|event| worker_of(event) == Some(&*worker));
+        let names: Vec<_> = names.map(Event::name).collect();
+        assert_eq!(names, ["worker_start", "start", "worker_exit"], "{worker}");
+    }
+    for reason in OF_ONE_CALL {
+        let reasons = exit_reasons(&heard);
+        assert!(reasons.contains(&reason), "{reason:?} in {reasons:?}");
+    }
+}
+
 /// EX-91, EX-92
 async fn each_worker_that_starts_also_exits_and_says_why<F: Factory>(scene: &Scene<F>) {
     let heard = Heard::by(&*scene.backend);
     live(scene).await;
     let (started, exited) = (heard.count("worker_start"), heard.count("worker_exit"));
     assert_eq!(started, exited);
+    let reasons = exit_reasons(&heard);
+    for reason in OF_ONE_CALL.into_iter().chain([ExitReason::Shutdown]) {
+        assert!(reasons.contains(&reason), "{reason:?} in {reasons:?}");
+    }
+}
+
+/// How workers end that run one call.
+const OF_ONE_CALL: [ExitReason; 4] = [
+    ExitReason::CallDone,
+    ExitReason::Timeout,
+    ExitReason::Crashed,
+    ExitReason::Limit(Verdict::OutputLimit),
+];
+
+fn exit_reasons(heard: &Heard) -> Vec<ExitReason> {
     let all = heard.all();
     let reasons = all.iter().filter_map(|event| match event {
         Event::WorkerExit { reason, .. } => Some(*reason),
         _ => None,
     });
-    let reasons: Vec<ExitReason> = reasons.collect();
-    for reason in [
-        ExitReason::CallDone,
-        ExitReason::Timeout,
-        ExitReason::Crashed,
-        ExitReason::Limit(Verdict::OutputLimit),
-        ExitReason::Shutdown,
-    ] {
-        assert!(reasons.contains(&reason), "{reason:?} in {reasons:?}");
-    }
+    reasons.collect()
 }
 
 /// Seven calls that end in as many ways, and the backend's end.
 async fn live<F: Factory>(scene: &Scene<F>) {
+    live_one_call_each(scene).await;
+    drop(scene.submit(bare::command(["sleep", "600"])).await);
+    scene.run(Story::reuse_call(ONE, "[]")).await;
+    shut(&*scene.backend).await;
+}
+
+/// Five calls, each by a worker of its own.
+async fn live_one_call_each<F: Factory>(scene: &Scene<F>) {
     let mut greedy = bare::command(["yes"]);
     greedy.limits.output_bytes = Some(10_000);
     scene.source(ONE, "[]").await;
@@ -114,9 +148,6 @@ async fn live<F: Factory>(scene: &Scene<F>) {
     scene.source("import os\ndef f(): os._exit(1)", "[]").await;
     scene.run(greedy).await;
     scene.run(bare::command(["true"])).await;
-    drop(scene.submit(bare::command(["sleep", "600"])).await);
-    scene.run(Story::reuse_call(ONE, "[]")).await;
-    shut(&*scene.backend).await;
 }
 
 /// CL-74

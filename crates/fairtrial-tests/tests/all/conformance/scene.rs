@@ -163,6 +163,23 @@ impl Heard {
         let named = all.iter().filter(|event| event.name() == name);
         named.filter_map(call_of).collect()
     }
+
+    /// Which workers were told of by that name, in that order.
+    pub(super) fn workers(&self, name: &str) -> Vec<String> {
+        let all = self.all();
+        let named = all.iter().filter(|event| event.name() == name);
+        named.filter_map(worker_of).map(str::to_owned).collect()
+    }
+}
+
+/// Which worker an event is about.
+pub(super) fn worker_of(event: &Event) -> Option<&str> {
+    match event {
+        Event::Start { worker_id, .. }
+        | Event::WorkerStart { worker_id, .. }
+        | Event::WorkerExit { worker_id, .. } => Some(worker_id),
+        _ => None,
+    }
 }
 
 /// Whose event it is, if it is a call's.

@@ -1,7 +1,7 @@
 //! What a kind of backend does not show, and why (CL-75). Nothing else of the suite is skipped where its kind runs.
 
 const ALONE: &str = "one call at a time has no sibling";
-const WORKERS: &str = "workers are those of the node that runs them, and so are their events";
+const WORKERS: &str = "a `reuse` worker is its agent's, and does not end with the backend";
 
 /// Kind, case, reason.
 pub(super) const SKIPS: &[(&str, &str, &str)] = &[
