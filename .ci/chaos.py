@@ -139,7 +139,7 @@ def kill_agent(cluster, name):
 def check_bounds(cluster, max_queue):
     """X18: nothing on the server grows with the number of tasks."""
     bounds = {"task": ("HLEN", 2 * max_queue), "res": ("HLEN", max_queue), "q:cpu": ("XLEN", max_queue)}
-    bounds.update({"ev": ("XLEN", 26_000), "dead": ("XLEN", 1_100), "cancel": ("SCARD", max_queue)})
+    bounds.update({"ev": ("XLEN", 11_000), "dead": ("XLEN", 1_100), "cancel": ("SCARD", max_queue)})
     for key, (command, most) in bounds.items():
         try:
             length = cluster.ask(command, "ft:{%s}:%s" % (QUEUE, key))

@@ -1,7 +1,8 @@
 """Calls by two agents of one slot over a Redis server of the bench's own, beside this machine's engine and plain Ray.
 
 They take turns: calls one after the other, by the Python interfaces, and many, by `fairtrial batch`; Ray's are tasks,
-one for each call. Then ten times as many calls, for memory. Loopback, append-only on, `reuse`, no-op calls.
+one for each call. Then ten times as many calls, for memory: of the coordinator by `fairtrial batch`, of the server with
+a queue that is full before the first agent comes. Loopback, append-only on, `reuse`, no-op calls.
 """
 
 import importlib.util
@@ -24,6 +25,21 @@ from private_cluster import Cluster  # noqa: E402
 BACKENDS = {"agents": "redis-backend", "local": "local-backend", "ray": "ray"}
 AGENTS = 2
 POLL_S = 0.02
+MAX_QUEUE = 10_000
+# As many calls as the queue takes wait on the server, and some more for room there.
+FULL_QUEUE = """\
+import collections, sys, fairtrial as ft
+url, tasks, most = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+call = ft.Call(source="def f(): pass", function="f", isolation="reuse", sandbox="none")
+with ft.RedisBackend(url, queue="full", max_queue=most) as backend:
+    waiting = collections.deque()
+    for _ in range(tasks):
+        waiting.append(backend.submit(call))
+        if len(waiting) > most + 1_000:
+            waiting.popleft().result()
+    while waiting:
+        waiting.popleft().result()
+"""
 
 
 def measure(options):
@@ -34,7 +50,8 @@ def measure(options):
         cluster.start_agents(AGENTS)
         os.environ["FAIRTRIAL_BENCH_REDIS"] = cluster.url()
         samples = take_turns(cluster, calls, min(options.rounds, 5))
-    return samples, {tasks: memory(tasks) for tasks in (few, 10 * few)}
+    most = MAX_QUEUE * few // 10_000
+    return samples, {tasks: (server_memory(tasks, most), coordinator_memory(tasks)) for tasks in (few, 10 * few)}
 
 
 def take_turns(cluster, calls, rounds):
@@ -60,12 +77,24 @@ def take_turns(cluster, calls, rounds):
     return samples
 
 
-def memory(tasks):
-    """KiB at most of a new server and of a coordinator, over so many calls."""
+def server_memory(tasks, most):
+    """KiB at most of a new server over so many calls, when as many wait there as may."""
+    with Cluster(binary(), port=free_port()) as cluster:
+        words = [sys.executable, "-c", FULL_QUEUE, cluster.url(), str(tasks), str(most)]
+        coordinator = subprocess.Popen(words, stdin=subprocess.DEVNULL)
+        cluster.until("the queue is full", lambda: cluster.number("full", "queued") >= most)
+        cluster.start_agents(AGENTS)
+        if coordinator.wait():
+            sys.exit("bench: the coordinator ended with exit code %d" % coordinator.returncode)
+        return high_water(cluster.server.pid)
+
+
+def coordinator_memory(tasks):
+    """KiB at most of `fairtrial batch` over so many calls."""
     with Cluster(binary(), port=free_port()) as cluster:
         cluster.start_agents(AGENTS)
         _, peak = batch(cluster, write_calls(cluster, tasks), ["--backend", "@" + cluster.url_file])
-        return high_water(cluster.server.pid), peak
+        return peak
 
 
 def batch(cluster, calls, backend):

@@ -7,9 +7,10 @@ local STREAMS = { cpu = KEYS[7], timing = KEYS[8] }
 local QUEUE = ARGV[1]
 local GROUP, PARKED = 'agents', 'parked'
 local BATCH = 100
--- Entries of the event stream, each of one script: about 100,000 events of a busy queue. A text, as all numbers that are
--- given to commands on the way of every call: others are printed first, which takes as long as most commands.
-local KEPT = '25000'
+-- Entries of the event stream, each of one script: of 10,000 tasks, as many as a queue holds unless it is told otherwise. The
+-- stream is most of what a server's memory grows by (CL-80). A text, as all numbers that are given to commands on the way of
+-- every call: others are printed first, which takes as long as most commands.
+local KEPT = '10000'
 
 -- The server's time (CL-12): for all of a script the same.
 local now

@@ -13,9 +13,8 @@ use crate::terms::NewEvent;
 
 /// Entries given at a time.
 const PAGE: usize = 1_000;
-/// About how many entries are kept, each of the events of one script: about 100,000 events of a busy queue.
-/// `common.lua` has the same number.
-const KEPT: usize = 25_000;
+/// About how many entries are kept, each of the events of one script. `common.lua` has the same number, and why.
+const KEPT: usize = 10_000;
 /// As the event before it in the same entry. No name of a task or an agent has this character.
 const SAME: &str = "*";
 
