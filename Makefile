@@ -39,7 +39,7 @@ torture: build
 # `make chaos CHAOS="--seeds 2 --tasks 20000"` does less of the latter.
 chaos: build
 	@command -v redis-server >/dev/null || { echo "chaos: no redis-server: install the package \`redis-server\`"; exit 1; }
-	cargo build --workspace --bins
+	cargo build --workspace --bins --tests
 	FAIRTRIAL_REQUIRE_REDIS=1 cargo test -p fairtrial-cluster --test all
 	FAIRTRIAL_REQUIRE_REDIS=1 cargo test -p fairtrial-cluster --test blob_memory
 	FAIRTRIAL_REQUIRE_REDIS=1 cargo test -p fairtrial-cluster --lib blobs

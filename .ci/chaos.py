@@ -60,7 +60,7 @@ def killed(binary, seed, tasks):
         calls = write_calls(cluster, "calls", tasks)
         cluster.start_agents(AGENTS)
         batch = cluster.batch(calls, cluster.directory + "/out", queue=QUEUE, max_queue=max_queue)
-        faults = disturb(cluster, batch, chance, tasks, max_queue)
+        faults, gone_s = disturb(cluster, batch, chance, tasks, max_queue)
         batch.wait()
         check_records(cluster, "out", tasks)
         check(batch.returncode == 0, "the coordinator ended with %d" % batch.returncode)
@@ -70,18 +70,18 @@ def killed(binary, seed, tasks):
         end_all(cluster)
     shown = ", ".join("%s %d" % fault for fault in sorted(faults.items()))
     print(
-        "seed %d: %d calls, each recorded once, %d executed again, in %.0f s; %s"
-        % (seed, tasks, len(executed) - tasks, time.monotonic() - began, shown),
+        "seed %d: %d calls, each recorded once, %d executed again, in %.0f s; %s; trees gone within %.0f ms"
+        % (seed, tasks, len(executed) - tasks, time.monotonic() - began, shown, 1000 * max(gone_s, default=0)),
         flush=True,
     )
 
 
 def disturb(cluster, batch, chance, tasks, max_queue):
-    """Something happens at random moments until all is done; what happened how often.
+    """Something happens at random moments until all is done; what happened how often, and how long trees took to go.
 
     Moments are of progress, not of time: a slow machine is disturbed as often as a quick one, and gets there.
     """
-    faults = dict.fromkeys(["killed", "stopped", "told to end", "server killed"], 0)
+    faults, gone_s = dict.fromkeys(["killed", "stopped", "told to end", "server killed"], 0), []
     whole = sum(len(str(i)) + 1 for i in range(tasks))
     share = 1 / max(8, min(40, tasks // 2500))
     while batch.poll() is None:
@@ -96,7 +96,7 @@ def disturb(cluster, batch, chance, tasks, max_queue):
             break
         faults[what] += 1
         if what == "killed":
-            kill_agent(cluster, name)
+            gone_s.append(kill_agent(cluster, name))
             cluster.start_agent()
         elif what == "stopped":
             cluster.agents[name].send_signal(signal.SIGSTOP)
@@ -111,7 +111,7 @@ def disturb(cluster, batch, chance, tasks, max_queue):
             wait_for(batch, lasts / 2)
             cluster.start_server()
         check_bounds(cluster, max_queue)
-    return faults
+    return faults, gone_s
 
 
 def size(cluster, name):
@@ -127,13 +127,15 @@ def wait_for(process, seconds):
 
 
 def kill_agent(cluster, name):
-    """X3: with it goes all that it ran."""
+    """X3: with it goes all that it ran. How long that took."""
     process = cluster.agents.pop(name)
     tree = below(process.pid)
+    began = time.monotonic()
     process.kill()
     process.wait()
     gone = lambda: not set(tree) & set(below(os.getpid()))  # noqa: E731
     cluster.until("the tree of %s is gone" % name, gone, TREE_GONE_S)
+    return time.monotonic() - began
 
 
 def check_bounds(cluster, max_queue):

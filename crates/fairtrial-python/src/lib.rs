@@ -7,6 +7,7 @@ mod backend;
 mod cluster;
 mod courier;
 mod evaluation;
+mod log_lines;
 mod look;
 mod mailbox;
 mod outcome;
@@ -40,6 +41,7 @@ pyo3::create_exception!(
 #[pymodule]
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     process::refuse_sub_interpreter()?;
+    log_lines::pass_on();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("EngineError", module.py().get_type::<EngineError>())?;
     module.add("InvalidStudy", module.py().get_type::<InvalidStudy>())?;

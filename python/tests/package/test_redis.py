@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from support import binary
+from support import binary, wait_until
 
 import fairtrial as ft
 
@@ -18,32 +18,43 @@ PATIENCE_S = 60
 
 
 @pytest.fixture
-def url():
-    """A server with two agents, in a directory of their own."""
+def url(lonely_url):
+    """A server with two agents."""
+    agents = []
+    try:
+        for name in ("one", "two"):
+            words = [str(binary()), "agent", "--redis", lonely_url, "--slots", "1", "--name", name]
+            words += ["--sandbox", "none", "--open-server-ok"]
+            agent = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+            agents.append(agent)
+            assert "serves" in agent.stderr.readline()
+        yield lonely_url
+    finally:
+        end(agents)
+
+
+@pytest.fixture
+def lonely_url():
+    """A server without agents, in a directory of its own."""
     server_program = shutil.which("redis-server")
     if server_program is None:
         pytest.skip("there is no redis-server; it is in the package `redis-server`")
-    command = str(binary())
     with tempfile.TemporaryDirectory() as folder:
         socket = os.path.join(folder, "s")
         options = ["--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "yes", "--dir", folder]
         server = subprocess.Popen([server_program, *options], stdout=subprocess.PIPE, text=True)
-        started = [server]
         try:
             while "eady to accept connections" not in server.stdout.readline():
                 assert server.poll() is None
-            address = "redis+unix://" + socket
-            for name in ("one", "two"):
-                words = [command, "agent", "--redis", address, "--slots", "1", "--name", name]
-                words += ["--sandbox", "none", "--open-server-ok"]
-                agent = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-                started.insert(0, agent)
-                assert "serves" in agent.stderr.readline()
-            yield address
+            yield "redis+unix://" + socket
         finally:
-            for process in started:
-                process.kill()
-                process.wait()
+            end([server])
+
+
+def end(processes):
+    for process in processes:
+        process.kill()
+        process.wait()
 
 
 def test_a_call_is_run_by_an_agent(url):
@@ -56,6 +67,31 @@ def test_a_call_is_run_by_an_agent(url):
         assert (failed.verdict, failed.error.type) == ("exception", "KeyError")
         command = backend.execute(ft.Call(argv=["sh", "-c", "echo out; exit 3"]))
         assert (command.verdict, command.exit.code, command.stdout) == ("exit", 3, "out\n")
+
+
+def test_that_nobody_serves_a_call_is_in_the_log(lonely_url, caplog):
+    """CL-38: once, and the call waits."""
+    with ft.RedisBackend(lonely_url) as backend, caplog.at_level("WARNING", logger="fairtrial"):
+        future = backend.submit(ft.Call(source=ADD, function="add", args=(2, 3)))
+        (line,) = said(caplog)
+        assert line == "no agent serves calls of class `cpu`; waiting for one: fairtrial agent --class cpu ..."
+        assert not future.done() and future.cancel()
+
+
+def test_that_the_server_is_away_is_in_the_log(tmp_path, caplog):
+    """CL-57"""
+    url = f"redis+unix://{tmp_path}/nobody"
+    with ft.RedisBackend(url, server_timeout=0.2) as backend, caplog.at_level("WARNING", logger="fairtrial"):
+        with pytest.raises(ft.EngineError, match="nobody"):
+            backend.execute(ft.Call(source=ADD, function="add", args=(2, 3)))
+        assert "server_timeout" in said(caplog)[0]
+
+
+def said(caplog):
+    def messages():
+        return [record.getMessage() for record in caplog.records if record.name == "fairtrial"]
+
+    return wait_until(messages, what="a line in the log")
 
 
 def test_large_values_travel_through_the_store(url):
