@@ -18,6 +18,7 @@ class Task:
     attempt: int = 0  # the latest; answers of older ones are nobody's
     deliveries: int = 0  # attempts that count, as losses do
     node: str | None = None  # where it runs
+    worker: str | None = None  # on which it is known to run
     sent_at: float = 0.0
     refused_by: set[str] = field(default_factory=set)
     cancelled: bool = False
@@ -85,15 +86,15 @@ class Table:
     def _begin(self, task: Task, name: str, now: float) -> Task:
         node = self.nodes[name]
         node.free -= node.slots if task.alone else 1
-        task.node, task.sent_at = name, now
+        task.node, task.worker, task.sent_at = name, None, now
         task.attempt += 1
         task.deliveries += 1
         return task
 
     def returned(self, call: int, attempt: int) -> Task | None:
         """Something came back of a task, whose slots are free now; None if the attempt is not the latest."""
-        task = self.tasks.get(call)
-        if task is None or task.node is None or task.attempt != attempt:
+        task = self.current(call, attempt)
+        if task is None or task.node is None:
             return None
         node = self.nodes.get(task.node)
         if node is not None:
@@ -139,6 +140,17 @@ class Table:
 
     def running(self) -> list[Task]:
         return [task for task in self.tasks.values() if task.node is not None]
+
+    def current(self, call: int, attempt: int) -> Task | None:
+        """The task that runs as this attempt; None if that is not its latest."""
+        task = self.tasks.get(call)
+        return task if task is not None and task.node is not None and task.attempt == attempt else None
+
+    def perhaps_on(self, node: str, worker: str) -> list[tuple[int, int]]:
+        """Attempts of a node that may have begun on that worker of it."""
+        return [
+            (task.call, task.attempt) for task in self.running() if task.node == node and task.worker in (None, worker)
+        ]
 
     def overdue(self, now: float) -> list[Task]:
         """Queued tasks that waited too long. One that ran before has begun, and waits as long as it takes."""

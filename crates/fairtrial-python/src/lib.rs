@@ -8,6 +8,7 @@ mod cluster;
 mod courier;
 mod evaluation;
 mod look;
+mod lookout;
 mod mailbox;
 mod outcome;
 mod pending;
