@@ -52,6 +52,7 @@ class Parcel:
     envelope: bytes
     beside: list[bytes]
     directories: list[str]
+    refusal: tuple[int, bytes, list[bytes]] | None = None  # the last one: attempt, envelope, what came beside it
 
 
 @dataclass
@@ -182,8 +183,8 @@ class Driver:
             self._lost(task, envelope.decode(errors="replace"))
         elif kind == "failed" and not task.cancelled and self.table.try_again(task):
             pass  # the engine of that node could not, and counts (CL-26)
-        elif kind == "refused" and not task.cancelled and self.table.try_elsewhere(task):
-            pass  # another node may have what it needs (CL-22)
+        elif kind == "refused" and not task.cancelled:
+            self._refused(task, envelope, beside)
         else:
             self._end(task)
             self.courier.answer((call, attempt), envelope, beside, task.sent_at - task.submitted_at)
@@ -249,6 +250,22 @@ class Driver:
         elif not self.table.try_again(task):
             self._end(task)
             self.courier.fail(task.call, True, f"given up after {task.deliveries} attempts: {why}")
+
+    def _refused(self, task: Task, envelope: bytes, beside: list[bytes]) -> None:
+        """Another node may have what it needs (CL-22)."""
+        reason = self.courier.reason((task.call, task.attempt), envelope, beside)
+        self.parcels[task.call].refusal = (task.attempt, envelope, beside)
+        if not self.table.try_elsewhere(task, reason):
+            self._end_refused(task)
+
+    def _end_refused(self, task: Task) -> None:
+        """No node can run it. With the reasons of all, if there are several."""
+        refusal, refusals = self.parcels[task.call].refusal, sorted(task.refusals.items())
+        assert refusal is not None, "every refusal is kept"
+        reasons = "; ".join(f"node {node}: {reason}" for node, reason in refusals) if len(refusals) > 1 else None
+        attempt, envelope, beside = refusal
+        self._end(task)
+        self.courier.answer((task.call, attempt), envelope, beside, task.sent_at - task.submitted_at, reasons)
 
     def _cancel(self, task: Task) -> None:
         task.cancelled = True
@@ -373,6 +390,8 @@ class Driver:
         self.members.pop(name, None)
         self.table.remove_node(name)
         self._tell_exits(self.workers.node_is_gone(name, "crashed"))
+        for task in self.table.refused_by_all():
+            self._end_refused(task)
 
     def _leave(self) -> None:
         actors = {name: member.actor for name, member in self.members.items()}

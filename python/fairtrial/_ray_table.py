@@ -20,7 +20,7 @@ class Task:
     node: str | None = None  # where it runs
     worker: str | None = None  # on which it is known to run
     sent_at: float = 0.0
-    refused_by: set[str] = field(default_factory=set)
+    refusals: dict[str, str] = field(default_factory=dict)  # why, by node
     cancelled: bool = False
 
 
@@ -73,7 +73,7 @@ class Table:
         for task in self._queue:
             if not any(node.free for node in room.values()):
                 return None
-            open_to = {name: node for name, node in room.items() if name not in task.refused_by}
+            open_to = {name: node for name, node in room.items() if name not in task.refusals}
             fitting = [name for name, node in open_to.items() if node.free >= (node.slots if task.alone else 1)]
             if fitting:
                 self._queue.remove(task)
@@ -108,11 +108,11 @@ class Table:
         self._requeue(task)
         return True
 
-    def try_elsewhere(self, task: Task) -> bool:
+    def try_elsewhere(self, task: Task, reason: str) -> bool:
         """Queues a task that its node refused, which does not count; False if every node has refused it."""
         if task.node is not None:
-            task.refused_by.add(task.node)
-        if not self.nodes.keys() - task.refused_by:
+            task.refusals[task.node] = reason
+        if not self.nodes.keys() - task.refusals.keys():
             return False
         task.deliveries -= 1
         self._requeue(task)
@@ -151,6 +151,10 @@ class Table:
         return [
             (task.call, task.attempt) for task in self.running() if task.node == node and task.worker in (None, worker)
         ]
+
+    def refused_by_all(self) -> list[Task]:
+        """Queued tasks that every node there is has refused, as others went."""
+        return [task for task in self._queue if self.nodes and not self.nodes.keys() - task.refusals.keys()]
 
     def overdue(self, now: float) -> list[Task]:
         """Queued tasks that waited too long. One that ran before has begun, and waits as long as it takes."""

@@ -23,6 +23,9 @@ use crate::pending::{Pending, Slot, Teller};
 use crate::process::{self, Own};
 use crate::terms::Terms;
 
+/// Why something was not done is a candidate's word at times; so many characters of it are told.
+const MOST_REASON: usize = 4 << 10;
+
 /// Names of mechanisms that are kept, at most: there are a few dozen.
 const MOST_MECHANISMS: usize = 1 << 10;
 
@@ -166,6 +169,8 @@ impl Courier {
     }
 
     /// Takes a reply; false if it answers an older attempt, which is nobody's any more. The call waited so long here.
+    /// With a `problem`, that is what its error says.
+    #[pyo3(signature = (attempt, envelope, beside, waited_s, problem=None))]
     fn answer(
         &self,
         py: Python<'_>,
@@ -173,6 +178,7 @@ impl Courier {
         envelope: &[u8],
         beside: Vec<Bound<'_, PyBytes>>,
         waited_s: f64,
+        problem: Option<String>,
     ) -> PyResult<bool> {
         let office = self.office.get()?;
         let Some(mut answer) = office.open(py, attempt, envelope, &beside) else {
@@ -180,9 +186,32 @@ impl Courier {
         };
         if let Ok(outcome) = &mut answer {
             add_wait(&mut outcome.metrics, waited_s);
+            if let (Some(error), Some(problem)) = (&mut outcome.error, problem) {
+                error.message = problem;
+            }
         }
         office.end(attempt.0, answer);
         Ok(true)
+    }
+
+    /// Why a reply says that its call cannot be run there.
+    fn reason(
+        &self,
+        py: Python<'_>,
+        attempt: (u64, u32),
+        envelope: &[u8],
+        beside: Vec<Bound<'_, PyBytes>>,
+    ) -> PyResult<String> {
+        let office = self.office.get()?;
+        let error = match office.open(py, attempt, envelope, &beside) {
+            Some(Ok(outcome)) => outcome
+                .error
+                .map(|error| format!("{}: {}", error.kind, error.message)),
+            Some(Err(error)) => Some(error.to_string()),
+            None => None,
+        };
+        let reason = error.unwrap_or_else(|| "it could not be set up".to_owned());
+        Ok(reason.chars().take(MOST_REASON).collect())
     }
 
     /// A call runs on this worker. Told once, however often it has to be run.

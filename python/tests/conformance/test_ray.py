@@ -452,3 +452,57 @@ def test_a_cluster_that_is_not_there_is_told_at_once():
             """
         )
     assert f"cannot use the Ray cluster: cannot reach `{address}`" in ended.stdout, ended.stderr[-3000:]
+
+
+def test_what_every_node_refuses_fails_with_the_reasons_of_all():
+    """CL-22: two nodes, one of which then goes while a call that the other refused waits for it."""
+    needs_ray()
+    ended = program(
+        """
+        import json, os, tempfile, time
+        from ray.cluster_utils import Cluster
+        import fairtrial as ft
+
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        other = cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        source = (
+            "import os, time\\n"
+            "def f(folder):\\n"
+            "    place = os.path.join(folder, os.environ['FAIRTRIAL_NODE_ID'])\\n"
+            "    open(place, 'w').close()\\n"
+            "    while not os.path.exists(place + '.open'): time.sleep(0.01)\\n"
+        )
+
+        def wait_until(holds):
+            deadline = time.monotonic() + 60
+            while not holds() and time.monotonic() < deadline:
+                time.sleep(0.01)
+
+        with tempfile.TemporaryDirectory() as folder, ft.ray.RayBackend(cluster.address) as backend:
+            impossible = ft.Call(argv=["true"], cwd=os.path.join(folder, "not-there"))
+            said = [backend.execute(impossible)]
+            held = [backend.submit(ft.Call(source=source, function="f", args=[folder])) for _ in range(2)]
+            wait_until(lambda: len(os.listdir(folder)) == 2)
+            nodes = os.listdir(folder)
+            [head] = set(nodes) - {other.node_id}
+            open(os.path.join(folder, head + ".open"), "w").close()
+            waiting = backend.submit(impossible)
+            time.sleep(1)
+            is_refused = waiting.done()
+            cluster.remove_node(other, allow_graceful=False)
+            said.append(waiting.outcome(60))
+            print("said", json.dumps([nodes, is_refused, [[each.verdict, each.error.message] for each in said]]))
+            [future.outcome(60) for future in held]
+        cluster.shutdown()
+        """,
+        RAY_AUTH_MODE="token",
+        RAY_AUTH_TOKEN="a" * 64,
+    )
+    said = [line[5:] for line in ended.stdout.splitlines() if line.startswith("said ")]
+    assert said, ended.stderr[-3000:]
+    nodes, is_refused, [by_all, by_one] = json.loads(said[0])
+    assert len(nodes) == 2 and by_all[0] == by_one[0] == "setup_failed"
+    assert all(by_all[1].count(node) == 1 for node in nodes) and by_all[1].count("not-there") == 2
+    assert not is_refused, "the other node may have what it needs"
+    assert by_one[1].count("not-there") == 1

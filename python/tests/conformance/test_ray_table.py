@@ -73,10 +73,25 @@ def test_a_refused_task_goes_to_who_has_not_refused_it_and_that_does_not_count()
     made = table(1, 1, max_deliver=1)
     submitted(made, 1)
     [(_, first)] = started(made)
-    assert made.try_elsewhere(made.returned(1, 1))
+    assert made.try_elsewhere(made.returned(1, 1), "no such directory")
     [(_, second)] = started(made)
     assert {first, second} == {"n0", "n1"}
-    assert not made.try_elsewhere(made.returned(1, 2))
+    task = made.returned(1, 2)
+    assert not made.try_elsewhere(task, "no such program")
+    assert task.refusals == {first: "no such directory", second: "no such program"}
+
+
+def test_who_waits_for_a_node_that_goes_is_refused_by_all_that_are_left():
+    """CL-22"""
+    made = table(1, 1)
+    submitted(made, 1)
+    [(_, first)] = started(made)
+    made.try_elsewhere(made.returned(1, 1), "no such program")
+    assert made.refused_by_all() == []
+    made.remove_node("n1" if first == "n0" else "n0")
+    assert [task.call for task in made.refused_by_all()] == [1]
+    made.remove_node(first)
+    assert made.refused_by_all() == [], "where nobody is, nobody refused"
 
 
 def test_a_task_alone_has_a_node_to_itself():
@@ -119,7 +134,7 @@ def test_a_refused_task_still_may_wait_so_long_only():
     [(call, node)] = started(made)
     assert made.next_overdue() is None  # it runs
     made.set_up("n1" if node == "n0" else "n0", False)
-    assert made.try_elsewhere(made.returned(call, 1))
+    assert made.try_elsewhere(made.returned(call, 1), "not here")
     assert made.next_overdue() == 5.0
     assert [task.call for task in made.overdue(5.0)] == [1]
 
