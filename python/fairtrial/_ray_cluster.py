@@ -68,6 +68,10 @@ class Cluster:
         """Whether this process is still part of it. A Ray that was left is asked nothing: it would start anew."""
         return bool(ray.is_initialized())
 
+    def processors(self) -> tuple[int, int]:
+        """How many processors of it nobody has taken, and how many there are."""
+        return int(ray.available_resources().get("CPU", 0)), int(ray.cluster_resources().get("CPU", 0))
+
     def leave(self, actors: dict[str, Any]) -> dict[str, list[Any]]:
         """Ends the actors of these nodes, with all that they run. What they have to tell at the end."""
         last_news: dict[str, list[Any]] = {}

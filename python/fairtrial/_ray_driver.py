@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import _engine
-from ._ray_table import Table, Task
+from ._ray_table import Table, Task, Unserved
 from ._ray_workers import Exit, Started, Workers
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ LOOK_EVERY_S = 5.0  # for nodes that came or went
 ASK_AGAIN_S = 0.2  # an actor that is being started again
 STOP_PATIENCE_S = 5.0  # what was killed may take so long to say so
 MOST_FAILED_STARTS = 3  # in a row, without an actor that is up
+PLACE_PATIENCE_S = 5.0  # an actor that takes longer to start waits for a place, or may do so
 
 _log = logging.getLogger("fairtrial")
 
@@ -79,6 +80,7 @@ class Driver:
     ending: Ending | None = None
     look_at: float = 0.0
     failed_starts: int = 0
+    unserved: Unserved = field(default_factory=lambda: Unserved(PLACE_PATIENCE_S))
     degraded: set[str] = field(default_factory=set)  # mechanisms whose lack was told
 
     def __post_init__(self) -> None:
@@ -104,7 +106,7 @@ class Driver:
 
     def _patience(self) -> float | None:
         """How long nothing may happen before the clock itself is news."""
-        times = [self.table.next_overdue()]
+        times = [self.table.next_overdue(), self.unserved.next_look()]
         times += [member.ask_at for member in self.members.values()]
         times += [self.look_at] if self.cluster is not None else []
         times += [self.ending.kill_at, self.ending.given_up_at] if self.ending is not None else []
@@ -295,6 +297,8 @@ class Driver:
         for name, member in self.members.items():
             if member.ask_at is not None and now >= member.ask_at:
                 self._ask_ready(name, member)
+        if self.unserved.look(now, bool(self.table.tasks) and not self.table.is_served()):
+            self._say_that_calls_wait()
         while (startable := self.table.start(time.monotonic())) is not None:
             self._send(startable)
 
@@ -360,7 +364,16 @@ class Driver:
                 self.members[name] = member
                 self.table.add_node(name, slots)
                 self._ask_ready(name, member)
-        if not found:
+
+    def _say_that_calls_wait(self) -> None:
+        assert self.cluster is not None, "only who joined waits"
+        found = self.cluster.nodes(self.settings.slots)
+        if found:
+            said = (
+                "calls wait for a place on the Ray cluster: %d of %d processors are free, and a node's actor takes %d"
+            )
+            _log.warning(said, *self.cluster.processors(), min(found.values()))
+        else:
             _log.warning("no node of the Ray cluster has a processor for calls; they wait")
 
     def _ask_ready(self, name: str, member: Member) -> None:

@@ -33,6 +33,28 @@ class Node:
     is_up: bool = False
 
 
+@dataclass
+class Unserved:
+    """How long tasks have waited because no node is up, and whether that was said (CL-38)."""
+
+    patience_s: float  # nodes may take so long before it is worth a word
+    since: float | None = None
+    is_said: bool = False
+
+    def look(self, now: float, waits: bool) -> bool:
+        """Whether to say now that they wait: once, until they do not."""
+        if not waits:
+            self.since, self.is_said = None, False
+            return False
+        self.since = now if self.since is None else self.since
+        say = not self.is_said and now >= self.since + self.patience_s
+        self.is_said |= say
+        return say
+
+    def next_look(self) -> float | None:
+        return None if self.since is None or self.is_said else self.since + self.patience_s
+
+
 class Table:
     """Tasks and nodes. One thread uses it."""
 
@@ -155,6 +177,10 @@ class Table:
     def refused_by_all(self) -> list[Task]:
         """Queued tasks that every node there is has refused, as others went."""
         return [task for task in self._queue if self.nodes and not self.nodes.keys() - task.refusals.keys()]
+
+    def is_served(self) -> bool:
+        """Whether there is somebody who runs tasks."""
+        return any(node.is_up for node in self.nodes.values())
 
     def overdue(self, now: float) -> list[Task]:
         """Queued tasks that waited too long. One that ran before has begun, and waits as long as it takes."""

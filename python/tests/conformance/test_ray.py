@@ -506,3 +506,43 @@ def test_what_every_node_refuses_fails_with_the_reasons_of_all():
     assert all(by_all[1].count(node) == 1 for node in nodes) and by_all[1].count("not-there") == 2
     assert not is_refused, "the other node may have what it needs"
     assert by_one[1].count("not-there") == 1
+
+
+def test_who_waits_for_a_place_says_so_once():
+    """CL-38: all processors are another backend's, until that ends."""
+    needs_ray()
+    ended = program(
+        """
+        import logging, time
+        import ray
+        import fairtrial as ft
+        from fairtrial import _ray_driver
+
+        said = []
+        class Kept(logging.Handler):
+            def emit(self, record):
+                said.append(record.getMessage())
+        logging.getLogger("fairtrial").addHandler(Kept())
+        quiet = dict(include_dashboard=False, log_to_driver=False, logging_level=40)
+        ray.init(address="local", num_cpus=1, _node_ip_address="127.0.0.1", **quiet)
+        call = ft.Call(source="def f(): return 7", function="f")
+        with ft.ray.RayBackend() as first:
+            first.execute(call)
+            print("first", len(said))
+            _ray_driver.PLACE_PATIENCE_S = 1.0
+            second = ft.ray.RayBackend()
+            future = second.submit(call)
+            deadline = time.monotonic() + 60
+            while not said and time.monotonic() < deadline:
+                time.sleep(0.05)
+            time.sleep(3)
+            print("second", len(said), future.done(), said[0])
+        print("value", future.outcome(60).value, len(said))
+        second.shutdown()
+        ray.shutdown()
+        """
+    )
+    first, second, value = ended.stdout.splitlines()[-3:] or [""] * 3
+    assert first == "first 0", ended.stderr[-3000:]
+    assert second.startswith("second 1 False calls wait for a place on the Ray cluster: 0 of 1 processors are free")
+    assert value == "value 7 1"

@@ -1,6 +1,6 @@
 """What a driver decides, without Ray: who has which task, what follows from its loss, what is told of workers."""
 
-from fairtrial._ray_table import Table
+from fairtrial._ray_table import Table, Unserved
 from fairtrial._ray_workers import Workers
 
 
@@ -137,6 +137,18 @@ def test_a_refused_task_still_may_wait_so_long_only():
     assert made.try_elsewhere(made.returned(call, 1), "not here")
     assert made.next_overdue() == 5.0
     assert [task.call for task in made.overdue(5.0)] == [1]
+
+
+def test_that_tasks_wait_is_said_once_and_again_when_they_wait_anew():
+    """CL-38"""
+    unserved = Unserved(patience_s=5.0)
+    assert unserved.next_look() is None
+    assert not unserved.look(1.0, waits=True)
+    assert unserved.next_look() == 6.0
+    assert [unserved.look(at, waits=True) for at in (5.9, 6.0, 7.0, 60.0)] == [False, True, False, False]
+    assert unserved.next_look() is None
+    assert not unserved.look(61.0, waits=False)
+    assert [unserved.look(at, waits=True) for at in (70.0, 75.0)] == [False, True]
 
 
 def test_a_worker_is_told_of_once_and_its_exit_only_if_it_was():
