@@ -64,18 +64,30 @@ class Cluster:
         """Whether an actor may come back by itself."""
         return isinstance(error, ActorUnavailableError)
 
-    def leave(self, actors: list[Any]) -> None:
-        """Ends the actors, with all that they run."""
+    def is_there(self) -> bool:
+        """Whether this process is still part of it. A Ray that was left is asked nothing: it would start anew."""
+        return bool(ray.is_initialized())
+
+    def processors(self) -> tuple[int, int]:
+        """How many processors of it nobody has taken, and how many there are."""
+        return int(ray.available_resources().get("CPU", 0)), int(ray.cluster_resources().get("CPU", 0))
+
+    def leave(self, actors: dict[str, Any]) -> dict[str, list[Any]]:
+        """Ends the actors of these nodes, with all that they run. What they have to tell at the end."""
+        last_news: dict[str, list[Any]] = {}
         try:
             if ray.is_initialized():
-                stopping = [actor.stop.remote() for actor in actors]
-                ray.wait(stopping, num_returns=len(stopping), timeout=STOP_PATIENCE_S) if stopping else None
-                for actor in actors:
+                stopping = {actor.stop.remote(): name for name, actor in actors.items()}
+                waited = {"num_returns": len(stopping), "timeout": STOP_PATIENCE_S}
+                stopped = ray.wait(list(stopping), **waited)[0] if stopping else []
+                last_news = {stopping[answer]: _had(answer) for answer in stopped}
+                for actor in actors.values():
                     ray.kill(actor)
         except RayError:
             pass  # it went before us, and took its actors with it
         finally:
             self._let_go()
+        return last_news
 
     def _let_go(self) -> None:
         global _users
@@ -87,6 +99,14 @@ class Cluster:
 
     def _addresses(self) -> list[str]:
         return [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
+
+
+def _had(answer: Any) -> list[Any]:
+    try:
+        told: list[Any] = ray.get(answer)
+        return told
+    except RayError:
+        return []  # an actor that died
 
 
 def _join(address: str | None, slots: int | None) -> bool:

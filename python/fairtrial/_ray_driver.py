@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import _engine
-from ._ray_table import Table, Task
+from ._ray_table import Table, Task, Unserved
+from ._ray_workers import Exit, Started, Workers
 
 if TYPE_CHECKING:
     from ._ray_cluster import Cluster
@@ -21,6 +22,7 @@ LOOK_EVERY_S = 5.0  # for nodes that came or went
 ASK_AGAIN_S = 0.2  # an actor that is being started again
 STOP_PATIENCE_S = 5.0  # what was killed may take so long to say so
 MOST_FAILED_STARTS = 3  # in a row, without an actor that is up
+PLACE_PATIENCE_S = 5.0  # an actor that takes longer to start waits for a place, or may do so
 
 _log = logging.getLogger("fairtrial")
 
@@ -41,6 +43,7 @@ class Member:
     actor: Any
     asked: bool = False  # whether it is ready: the answer is on its way
     ask_at: float | None = None
+    listened_to: bool = False  # its news are on their way
 
 
 @dataclass
@@ -50,6 +53,7 @@ class Parcel:
     envelope: bytes
     beside: list[bytes]
     directories: list[str]
+    refusal: tuple[int, bytes, list[bytes]] | None = None  # the last one: attempt, envelope, what came beside it
 
 
 @dataclass
@@ -68,6 +72,7 @@ class Driver:
     settings: Settings
     join: Callable[[], Cluster]
     table: Table = field(init=False)
+    workers: Workers = field(default_factory=Workers)
     cluster: Cluster | None = None
     members: dict[str, Member] = field(default_factory=dict)
     parcels: dict[int, Parcel] = field(default_factory=dict)
@@ -75,6 +80,8 @@ class Driver:
     ending: Ending | None = None
     look_at: float = 0.0
     failed_starts: int = 0
+    unserved: Unserved = field(default_factory=lambda: Unserved(PLACE_PATIENCE_S))
+    degraded: set[str] = field(default_factory=set)  # mechanisms whose lack was told
 
     def __post_init__(self) -> None:
         self.table = Table(self.settings.max_deliver)
@@ -99,7 +106,7 @@ class Driver:
 
     def _patience(self) -> float | None:
         """How long nothing may happen before the clock itself is news."""
-        times = [self.table.next_overdue()]
+        times = [self.table.next_overdue(), self.unserved.next_look()]
         times += [member.ask_at for member in self.members.values()]
         times += [self.look_at] if self.cluster is not None else []
         times += [self.ending.kill_at, self.ending.given_up_at] if self.ending is not None else []
@@ -137,7 +144,7 @@ class Driver:
         member.asked = False
         error = future.exception()
         if error is None:
-            self._take_up(name, future.result())
+            self._take_up(name, member, *future.result())
         elif self.cluster is not None and self.cluster.is_away_only(error):
             member.ask_at = time.monotonic() + ASK_AGAIN_S
         else:
@@ -147,7 +154,7 @@ class Driver:
             if self.failed_starts >= MOST_FAILED_STARTS and not any(node.is_up for node in self.table.nodes.values()):
                 self._fail_all(f"no actor can be started: {error}")
 
-    def _take_up(self, name: str, auth_mode: str) -> None:
+    def _take_up(self, name: str, member: Member, auth_mode: str, workers: list[str]) -> None:
         assert self.cluster is not None, "whose actor answers"
         try:
             self.cluster.check_node(auth_mode)
@@ -157,26 +164,83 @@ class Driver:
         else:
             self.failed_starts = 0
             self.table.set_up(name, True)
+            for worker in set(self.workers.of_node(name)) - set(workers):  # of an actor that died, or told in vain
+                self._on_worker_exit(name, worker, "crashed")
+            self._listen(name, member)
 
     def _on_reply(self, name: str, call: int, attempt: int, future: Any) -> None:
         error = future.exception()
         if error is not None:
             self._suspect(name)
         task = self.table.returned(call, attempt)
+        kind, envelope, beside, worker = ("lost", b"", [], None) if error is not None else future.result()
+        if worker is not None:
+            self._worker_served(name, task, worker)
+        self._tell_exits(self.workers.heard_of((call, attempt)))
         if task is None:
             return  # an older attempt's
         if error is not None:
             return self._lost(task, f"the actor of node {name} was lost: {type(error).__name__}")
-        kind, envelope, beside = future.result()
         if kind == "raised":
             self._lost(task, envelope.decode(errors="replace"))
         elif kind == "failed" and not task.cancelled and self.table.try_again(task):
             pass  # the engine of that node could not, and counts (CL-26)
-        elif kind == "refused" and not task.cancelled and self.table.try_elsewhere(task):
-            pass  # another node may have what it needs (CL-22)
+        elif kind == "refused" and not task.cancelled:
+            self._refused(task, envelope, beside)
         else:
             self._end(task)
             self.courier.answer((call, attempt), envelope, beside, task.sent_at - task.submitted_at)
+
+    def _on_news(self, name: str, member: Member, future: Any) -> None:
+        """What no reply tells."""
+        if self.members.get(name) is not member:
+            return
+        member.listened_to = False
+        if future.exception() is None:
+            self._hear_all(name, future.result())
+            self._listen(name, member)
+        elif self.cluster is not None and self.cluster.is_there():
+            self._suspect(name)
+
+    def _hear_all(self, name: str, news: list[Any]) -> None:
+        for kind, *words in news:
+            handler: Callable[..., None] = getattr(self, "_on_" + kind)
+            handler(name, *words)
+
+    def _on_began(self, name: str, call: int, attempt: int, worker: Started) -> None:
+        task = self.table.current(call, attempt)
+        if task is not None:
+            task.worker = worker[0]
+            self._tell_began(name, task, worker)
+            self._tell_exits(self.workers.heard_of((call, attempt), worker[0]))
+
+    def _on_worker_exit(self, name: str, worker: str, reason: str) -> None:
+        behind = self.table.perhaps_on(name, worker)
+        self._tell_exits(self.workers.exited(worker, reason, behind))
+
+    def _on_degraded(self, name: str, level: str, mechanism: str, reason: str) -> None:
+        if mechanism not in self.degraded:
+            self.degraded.add(mechanism)
+            self.courier.degraded(level, mechanism, f"on node {name}: {reason}")
+
+    # -- workers
+
+    def _worker_served(self, name: str, task: Task | None, worker: tuple[str, int, int | None, str | None]) -> None:
+        """A call is over. If it was an older attempt's, only the end of who was told of is told."""
+        exit_reason = worker[3]
+        if task is not None:
+            self._tell_began(name, task, worker[:3])
+        if exit_reason is not None:
+            self._tell_exits(self.workers.exited(worker[0], exit_reason))
+
+    def _tell_began(self, name: str, task: Task, worker: Started) -> None:
+        if self.workers.is_new(name, worker[0]):
+            self.courier.worker_started(*worker)
+        self.courier.began(task.call, worker[0])
+
+    def _tell_exits(self, exits: list[Exit]) -> None:
+        for worker, reason in exits:
+            self.courier.worker_exited(worker, reason)
 
     # -- tasks
 
@@ -188,6 +252,22 @@ class Driver:
         elif not self.table.try_again(task):
             self._end(task)
             self.courier.fail(task.call, True, f"given up after {task.deliveries} attempts: {why}")
+
+    def _refused(self, task: Task, envelope: bytes, beside: list[bytes]) -> None:
+        """Another node may have what it needs (CL-22)."""
+        reason = self.courier.reason((task.call, task.attempt), envelope, beside)
+        self.parcels[task.call].refusal = (task.attempt, envelope, beside)
+        if not self.table.try_elsewhere(task, reason):
+            self._end_refused(task)
+
+    def _end_refused(self, task: Task) -> None:
+        """No node can run it. With the reasons of all, if there are several."""
+        refusal, refusals = self.parcels[task.call].refusal, sorted(task.refusals.items())
+        assert refusal is not None, "every refusal is kept"
+        reasons = "; ".join(f"node {node}: {reason}" for node, reason in refusals) if len(refusals) > 1 else None
+        attempt, envelope, beside = refusal
+        self._end(task)
+        self.courier.answer((task.call, attempt), envelope, beside, task.sent_at - task.submitted_at, reasons)
 
     def _cancel(self, task: Task) -> None:
         task.cancelled = True
@@ -217,6 +297,8 @@ class Driver:
         for name, member in self.members.items():
             if member.ask_at is not None and now >= member.ask_at:
                 self._ask_ready(name, member)
+        if self.unserved.look(now, bool(self.table.tasks) and not self.table.is_served()):
+            self._say_that_calls_wait()
         while (startable := self.table.start(time.monotonic())) is not None:
             self._send(startable)
 
@@ -282,7 +364,16 @@ class Driver:
                 self.members[name] = member
                 self.table.add_node(name, slots)
                 self._ask_ready(name, member)
-        if not found:
+
+    def _say_that_calls_wait(self) -> None:
+        assert self.cluster is not None, "only who joined waits"
+        found = self.cluster.nodes(self.settings.slots)
+        if found:
+            said = (
+                "calls wait for a place on the Ray cluster: %d of %d processors are free, and a node's actor takes %d"
+            )
+            _log.warning(said, *self.cluster.processors(), min(found.values()))
+        else:
             _log.warning("no node of the Ray cluster has a processor for calls; they wait")
 
     def _ask_ready(self, name: str, member: Member) -> None:
@@ -292,6 +383,14 @@ class Driver:
         note = self.courier.put
         answer = member.actor.ready.remote(known)
         answer.future().add_done_callback(lambda future: note(("ready", name, member, future)))
+
+    def _listen(self, name: str, member: Member) -> None:
+        """Asks for news, which come when there are any."""
+        if not member.listened_to:
+            member.listened_to = True
+            note = self.courier.put
+            answer = member.actor.news.remote()
+            answer.future().add_done_callback(lambda future: note(("news", name, member, future)))
 
     def _suspect(self, name: str) -> None:
         """Its actor may be gone: it is given nothing until it says otherwise, so that no attempt is wasted on it."""
@@ -303,15 +402,34 @@ class Driver:
     def _forget(self, name: str) -> None:
         self.members.pop(name, None)
         self.table.remove_node(name)
+        self._tell_exits(self.workers.node_is_gone(name, "crashed"))
+        for task in self.table.refused_by_all():
+            self._end_refused(task)
 
     def _leave(self) -> None:
-        actors = [member.actor for member in self.members.values()]
-        for name in list(self.members):
-            self._forget(name)
+        actors = {name: member.actor for name, member in self.members.items()}
+        self.members.clear()
         cluster, self.cluster = self.cluster, None
         self.directories.clear()
         if cluster is not None:
             try:
-                cluster.leave(actors)
+                last_news = cluster.leave(actors)
+                self._hear_news_on_the_way()
+                for name, news in last_news.items():
+                    self._hear_all(name, news)
             except Exception as error:
                 _log.warning("leaving the Ray cluster: %s", error)
+        for name in actors:
+            self.table.remove_node(name)
+            self._tell_exits(self.workers.node_is_gone(name, "shutdown"))
+
+    def _hear_news_on_the_way(self) -> None:
+        """Those that came while the actors ended; all else is left as it was."""
+        others = []
+        while (note := self.courier.next(0.0)) is not None:
+            if note[0] == "news" and note[3].exception() is None:
+                self._hear_all(note[1], note[3].result())
+            else:
+                others.append(note)
+        for note in others:
+            self.courier.put(note)

@@ -18,8 +18,9 @@ class Task:
     attempt: int = 0  # the latest; answers of older ones are nobody's
     deliveries: int = 0  # attempts that count, as losses do
     node: str | None = None  # where it runs
+    worker: str | None = None  # on which it is known to run
     sent_at: float = 0.0
-    refused_by: set[str] = field(default_factory=set)
+    refusals: dict[str, str] = field(default_factory=dict)  # why, by node
     cancelled: bool = False
 
 
@@ -30,6 +31,28 @@ class Node:
     slots: int
     free: int
     is_up: bool = False
+
+
+@dataclass
+class Unserved:
+    """How long tasks have waited because no node is up, and whether that was said (CL-38)."""
+
+    patience_s: float  # nodes may take so long before it is worth a word
+    since: float | None = None
+    is_said: bool = False
+
+    def look(self, now: float, waits: bool) -> bool:
+        """Whether to say now that they wait: once, until they do not."""
+        if not waits:
+            self.since, self.is_said = None, False
+            return False
+        self.since = now if self.since is None else self.since
+        say = not self.is_said and now >= self.since + self.patience_s
+        self.is_said |= say
+        return say
+
+    def next_look(self) -> float | None:
+        return None if self.since is None or self.is_said else self.since + self.patience_s
 
 
 class Table:
@@ -72,7 +95,7 @@ class Table:
         for task in self._queue:
             if not any(node.free for node in room.values()):
                 return None
-            open_to = {name: node for name, node in room.items() if name not in task.refused_by}
+            open_to = {name: node for name, node in room.items() if name not in task.refusals}
             fitting = [name for name, node in open_to.items() if node.free >= (node.slots if task.alone else 1)]
             if fitting:
                 self._queue.remove(task)
@@ -85,15 +108,15 @@ class Table:
     def _begin(self, task: Task, name: str, now: float) -> Task:
         node = self.nodes[name]
         node.free -= node.slots if task.alone else 1
-        task.node, task.sent_at = name, now
+        task.node, task.worker, task.sent_at = name, None, now
         task.attempt += 1
         task.deliveries += 1
         return task
 
     def returned(self, call: int, attempt: int) -> Task | None:
         """Something came back of a task, whose slots are free now; None if the attempt is not the latest."""
-        task = self.tasks.get(call)
-        if task is None or task.node is None or task.attempt != attempt:
+        task = self.current(call, attempt)
+        if task is None or task.node is None:
             return None
         node = self.nodes.get(task.node)
         if node is not None:
@@ -107,11 +130,11 @@ class Table:
         self._requeue(task)
         return True
 
-    def try_elsewhere(self, task: Task) -> bool:
+    def try_elsewhere(self, task: Task, reason: str) -> bool:
         """Queues a task that its node refused, which does not count; False if every node has refused it."""
         if task.node is not None:
-            task.refused_by.add(task.node)
-        if not self.nodes.keys() - task.refused_by:
+            task.refusals[task.node] = reason
+        if not self.nodes.keys() - task.refusals.keys():
             return False
         task.deliveries -= 1
         self._requeue(task)
@@ -139,6 +162,25 @@ class Table:
 
     def running(self) -> list[Task]:
         return [task for task in self.tasks.values() if task.node is not None]
+
+    def current(self, call: int, attempt: int) -> Task | None:
+        """The task that runs as this attempt; None if that is not its latest."""
+        task = self.tasks.get(call)
+        return task if task is not None and task.node is not None and task.attempt == attempt else None
+
+    def perhaps_on(self, node: str, worker: str) -> list[tuple[int, int]]:
+        """Attempts of a node that may have begun on that worker of it."""
+        return [
+            (task.call, task.attempt) for task in self.running() if task.node == node and task.worker in (None, worker)
+        ]
+
+    def refused_by_all(self) -> list[Task]:
+        """Queued tasks that every node there is has refused, as others went."""
+        return [task for task in self._queue if self.nodes and not self.nodes.keys() - task.refusals.keys()]
+
+    def is_served(self) -> bool:
+        """Whether there is somebody who runs tasks."""
+        return any(node.is_up for node in self.nodes.values())
 
     def overdue(self, now: float) -> list[Task]:
         """Queued tasks that waited too long. One that ran before has begun, and waits as long as it takes."""

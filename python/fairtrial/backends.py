@@ -246,12 +246,15 @@ class EngineBackend(Generic[E]):
             if self._generation != _lifetime.generation:
                 _lifetime.check_kernel()
                 self._started = self._make()
-                self._started.subscribe(_teller(self._hooks))
+                self._listen(self._started)
                 self._owner = _lifetime.Owner(self._started, None, self._shared)
                 _lifetime.lifetime.add(self._owner, _lifetime.lifetime.backends)
                 weakref.finalize(self, self._owner.drop).atexit = False
                 self._generation = _lifetime.generation
             return self._started
+
+    def _listen(self, engine: E) -> None:
+        engine.subscribe(_teller(self._hooks))
 
 
 class LocalBackend(EngineBackend[_engine.Backend]):

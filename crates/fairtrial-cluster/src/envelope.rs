@@ -15,8 +15,8 @@ mod tests;
 
 pub use base64::Base64;
 pub use carried::{Carried, Outgoing, OutgoingBody};
-pub use outcome::OutcomeRecord;
-pub(crate) use outcome::{known, shortened};
+pub(crate) use outcome::shortened;
+pub use outcome::{OutcomeRecord, known};
 pub use result::{ErrorCode, ResultEnvelope, Sealed, TaskError, Told};
 pub use task::{BlobUse, Needs, PROTOCOL, PackedParts, SealedTask, TaskEnvelope, UnreadableTask};
 

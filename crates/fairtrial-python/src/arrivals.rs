@@ -1,23 +1,30 @@
 //! Parcels where their calls are run: opened, run by the local engine, answered. Nothing of a call is unpickled here.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use fairtrial_cluster::envelope::{ErrorCode, TaskError};
 use fairtrial_cluster::parcel::{self, Attempt, Reply};
 use fairtrial_cluster::{BlobStore, TreeCache};
-use fairtrial_exec::{EngineError, LocalConfig, Streams};
+use fairtrial_exec::{
+    Answer, Backend as _, Call, EngineError, Isolation, Listener, LocalConfig, Streams,
+};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::backend::{Backend, engine_error};
 use crate::courier::{pieces, store};
+use crate::lookout::{Lookout, News, Started};
 use crate::pending::{Pending, Slot, Teller};
 use crate::process;
 
 /// Unpacked directories may take so much beyond those in use.
 const CACHE_BYTES: u64 = 1 << 30;
+
+/// A reply waits so long for its worker's exit, which follows the call's end at once.
+const EXIT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where parcels arrive.
 #[pyclass(frozen, module = "fairtrial._engine")]
@@ -25,6 +32,7 @@ pub(crate) struct Arrivals {
     host: parcel::Host,
     store: Option<BlobStore>,
     node: String,
+    lookout: Arc<Lookout>,
 }
 
 /// A parcel that arrived.
@@ -32,6 +40,9 @@ pub(crate) struct Arrivals {
 pub(crate) struct Arrived {
     attempt: Attempt,
     stage: Mutex<Stage>,
+    lookout: Arc<Lookout>,
+    /// The name of its worker, once it has begun.
+    begun: Arc<OnceLock<String>>,
 }
 
 /// How far a parcel has come.
@@ -58,7 +69,33 @@ impl Arrivals {
             host: parcel::Host::new(trees, store.clone()),
             store,
             node,
+            lookout: Arc::default(),
         })
+    }
+
+    /// Hears of the engine's workers from now on. `wake()` is called, on any thread, when there is news.
+    fn listen(&self, engine: &Backend, wake: Py<PyAny>) -> PyResult<()> {
+        self.lookout.wake_by(wake);
+        let lookout = Arc::clone(&self.lookout);
+        let heard = Box::new(move |event: &_| lookout.hear(event));
+        engine.engine()?.subscribe(heard).map_err(engine_error)
+    }
+
+    /// What no reply tells: `("worker_exit", worker_id, reason)` and `("degraded", level, mechanism, reason)`. Each once;
+    /// the `last` time also what was kept for replies.
+    #[pyo3(signature = (last=false))]
+    fn news<'py>(&self, py: Python<'py>, last: bool) -> PyResult<Bound<'py, PyList>> {
+        let news = match last {
+            true => self.lookout.last_news(),
+            false => self.lookout.news(),
+        };
+        let news = news.iter().map(|each: &News| each.to_python(py));
+        PyList::new(py, news.collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// Workers that calls began on and that are not gone.
+    fn workers(&self) -> Vec<String> {
+        self.lookout.living()
     }
 
     /// Opens a parcel of a task's attempt; what is wrong with it, its reply tells.
@@ -78,6 +115,8 @@ impl Arrivals {
         Arrived {
             attempt: Attempt { task, attempt },
             stage: Mutex::new(stage),
+            lookout: Arc::clone(&self.lookout),
+            begun: Arc::default(),
         }
     }
 
@@ -123,7 +162,12 @@ impl Arrivals {
             }
         };
         let slot = Arc::<Slot>::default();
-        let listener = hold.until_ended(Box::new(Teller(slot.clone())));
+        let listener = hold.until_ended(Box::new(Noting {
+            teller: Teller(slot.clone()),
+            is_own: has_its_own_worker(&call),
+            begun: Arc::clone(&arrived.begun),
+            lookout: Arc::clone(&self.lookout),
+        }));
         let engine = engine.engine()?;
         match engine.submit_for(call, Streams::default(), listener) {
             Ok(handle) => Ok(Some(Pending::new(slot, handle))),
@@ -134,7 +178,8 @@ impl Arrivals {
         }
     }
 
-    /// What goes back: its kind (`outcome`, `refused`, `error` or `failed`), the envelope, and what goes beside it. Once,
+    /// What goes back: its kind (`outcome`, `refused`, `error` or `failed`), the envelope, what goes beside it, and its
+    /// worker if it began: `(worker_id, pid, zygote_threads, exit)`, with why it ended if the call was its only one. Once,
     /// after the call has ended.
     fn reply<'py>(
         &self,
@@ -151,12 +196,29 @@ impl Arrivals {
                 return Err(PyRuntimeError::new_err("it was not run"));
             }
         };
-        let reply = process::detached(py, || match answer {
-            Err(error) => Reply::unrun(error, arrived.attempt, &self.node),
-            Ok(answer) => Reply::seal(answer, arrived.attempt, &self.node, self.store.as_ref()),
+        let (reply, served) = process::detached(py, || {
+            let reply = match answer {
+                Err(error) => Reply::unrun(error, arrived.attempt, &self.node),
+                Ok(answer) => Reply::seal(answer, arrived.attempt, &self.node, self.store.as_ref()),
+            };
+            let worker_id = arrived.begun.get();
+            let served = worker_id.and_then(|id| self.lookout.served(id, EXIT_PATIENCE));
+            (reply, served)
+        });
+        let worker = served.map(|((worker_id, pid, zygote_threads), exit)| {
+            (worker_id, pid, zygote_threads, exit.map(|why| why.name()))
         });
         let beside = pieces(py, &reply.beside)?;
-        (reply.kind, PyBytes::new(py, &reply.envelope), beside).into_pyobject(py)
+        let envelope = PyBytes::new(py, &reply.envelope);
+        (reply.kind, envelope, beside, worker).into_pyobject(py)
+    }
+}
+
+#[pymethods]
+impl Arrived {
+    /// Its worker, `(worker_id, pid, zygote_threads)`, once it has begun.
+    fn worker(&self) -> Option<Started> {
+        self.lookout.started(self.begun.get()?)
     }
 }
 
@@ -182,6 +244,36 @@ impl Arrived {
     fn lock(&self) -> MutexGuard<'_, Stage> {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Notes on which worker a call begins.
+struct Noting {
+    teller: Teller,
+    is_own: bool,
+    begun: Arc<OnceLock<String>>,
+    lookout: Arc<Lookout>,
+}
+
+impl Listener for Noting {
+    fn wants_start(&self) -> bool {
+        self.teller.wants_start()
+    }
+
+    fn began(&self, worker_id: &str) {
+        self.lookout.began(worker_id, self.is_own);
+        self.begun.get_or_init(|| worker_id.to_owned()); // an engine begins no call twice
+        self.teller.began(worker_id);
+    }
+
+    fn ended(self: Box<Self>, answer: Answer) {
+        Box::new(self.teller).ended(answer);
+    }
+}
+
+/// Whether its worker serves no other call.
+fn has_its_own_worker(call: &Call) -> bool {
+    let python = call.python();
+    python.is_none_or(|terms| terms.isolation == Isolation::Fresh)
 }
 
 /// Nobody of the same user may look into this process from now on: its environment may hold the cluster's token.

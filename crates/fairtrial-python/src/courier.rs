@@ -7,11 +7,12 @@ use std::ffi::OsString;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use fairtrial_cluster::BlobStore;
-use fairtrial_cluster::envelope::OutgoingBody;
+use fairtrial_cluster::envelope::{OutgoingBody, known};
 use fairtrial_cluster::parcel::{Attempt, Packer};
 use fairtrial_exec::{
-    Answer, Call, CallHandle, CallId, Cancels, Captured, EngineError, ErrorReport, Event, InForce,
-    Listener, LocalConfig, Metrics, Observers, Outcome, SpillDir, SpillPolicy, Verdict,
+    Answer, Call, CallHandle, CallId, Cancels, Captured, EngineError, ErrorReport, Event,
+    ExitReason, InForce, Level, Listener, LocalConfig, Metrics, Observers, Outcome, SpillDir,
+    SpillPolicy, Verdict,
 };
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -21,6 +22,9 @@ use crate::backend::{engine_error, told};
 use crate::pending::{Pending, Slot, Teller};
 use crate::process::{self, Own};
 use crate::terms::Terms;
+
+/// Why something was not done is a candidate's word at times; so many characters of it are told.
+const MOST_REASON: usize = 4 << 10;
 
 /// Who waits for calls that the host carries.
 #[pyclass(frozen, module = "fairtrial._engine")]
@@ -50,6 +54,8 @@ struct Waiting {
     /// Until it is packed.
     call: Option<Box<Call>>,
     listener: Box<dyn Listener>,
+    /// That it has begun was told.
+    has_begun: bool,
 }
 
 /// What the host is to hear of.
@@ -160,6 +166,8 @@ impl Courier {
     }
 
     /// Takes a reply; false if it answers an older attempt, which is nobody's any more. The call waited so long here.
+    /// With a `problem`, that is what its error says.
+    #[pyo3(signature = (attempt, envelope, beside, waited_s, problem=None))]
     fn answer(
         &self,
         py: Python<'_>,
@@ -167,23 +175,90 @@ impl Courier {
         envelope: &[u8],
         beside: Vec<Bound<'_, PyBytes>>,
         waited_s: f64,
+        problem: Option<String>,
     ) -> PyResult<bool> {
-        let (call, attempt) = attempt;
         let office = self.office.get()?;
-        let beside: Vec<Vec<u8>> = beside.iter().map(|each| each.as_bytes().to_vec()).collect();
-        let of = Attempt {
-            task: call,
-            attempt,
-        };
-        let opened = process::detached(py, || office.packer.open(envelope, beside, of));
-        let Some(mut answer) = opened else {
+        let Some(mut answer) = office.open(py, attempt, envelope, &beside) else {
             return Ok(false);
         };
         if let Ok(outcome) = &mut answer {
             add_wait(&mut outcome.metrics, waited_s);
+            if let (Some(error), Some(problem)) = (&mut outcome.error, problem) {
+                error.message = problem;
+            }
         }
-        office.end(call, answer);
+        office.end(attempt.0, answer);
         Ok(true)
+    }
+
+    /// Why a reply says that its call cannot be run there.
+    fn reason(
+        &self,
+        py: Python<'_>,
+        attempt: (u64, u32),
+        envelope: &[u8],
+        beside: Vec<Bound<'_, PyBytes>>,
+    ) -> PyResult<String> {
+        let office = self.office.get()?;
+        let error = match office.open(py, attempt, envelope, &beside) {
+            Some(Ok(outcome)) => outcome
+                .error
+                .map(|error| format!("{}: {}", error.kind, error.message)),
+            Some(Err(error)) => Some(error.to_string()),
+            None => None,
+        };
+        let reason = error.unwrap_or_else(|| "it could not be set up".to_owned());
+        Ok(reason.chars().take(MOST_REASON).collect())
+    }
+
+    /// A call runs on this worker. Told once, however often it has to be run.
+    fn began(&self, call: u64, worker_id: &str) -> PyResult<()> {
+        self.office.get()?.began(call, worker_id);
+        Ok(())
+    }
+
+    /// A worker exists that a call began on.
+    #[pyo3(signature = (worker_id, pid, zygote_threads))]
+    fn worker_started(
+        &self,
+        worker_id: String,
+        pid: u32,
+        zygote_threads: Option<u32>,
+    ) -> PyResult<()> {
+        self.office.get()?.observers.tell(Event::WorkerStart {
+            worker_id,
+            pid,
+            zygote_threads,
+        });
+        Ok(())
+    }
+
+    /// It is gone, for a reason of EX-91.
+    fn worker_exited(&self, worker_id: String, reason: &str) -> PyResult<()> {
+        let reason = ExitReason::named(reason)
+            .ok_or_else(|| PyValueError::new_err(format!("no worker exits for `{reason}`")))?;
+        self.office.get()?.observers.tell(Event::WorkerExit {
+            worker_id,
+            reason,
+            status: None, // these two stay on the node
+            stale_frames: 0,
+        });
+        Ok(())
+    }
+
+    /// Calls do without a mechanism that their level has.
+    fn degraded(&self, level: &str, mechanism: &str, reason: String) -> PyResult<()> {
+        let requested: Level = level
+            .parse()
+            .map_err(|error: fairtrial_exec::InvalidCall| PyValueError::new_err(error.problem))?;
+        let mechanism = known(mechanism)
+            .ok_or_else(|| PyValueError::new_err("there are too many mechanisms"))?;
+        self.office.get()?.observers.tell(Event::Degraded {
+            requested,
+            mechanism,
+            reason,
+        });
+        Ok(())
     }
 
     /// Ends a call that was never begun: it was cancelled, or waited too long.
@@ -271,8 +346,12 @@ impl Office {
             queue_timeout_s: call.queue_timeout.map(|time| time.as_secs_f64()),
             alone,
         });
-        let call = Some(Box::new(call));
-        state.waiting.insert(id, Waiting { call, listener });
+        let waiting = Waiting {
+            call: Some(Box::new(call)),
+            listener,
+            has_begun: false,
+        };
+        state.waiting.insert(id, waiting);
         drop(state);
         self.woken.notify_all();
         Ok(CallHandle::new(CallId(id), self.clone()))
@@ -283,18 +362,38 @@ impl Office {
         Some(self.packer.pack(*packed, &call.to_string()))
     }
 
+    fn open(
+        &self,
+        py: Python<'_>,
+        (task, attempt): (u64, u32),
+        envelope: &[u8],
+        beside: &[Bound<'_, PyBytes>],
+    ) -> Option<Answer> {
+        let beside: Vec<Vec<u8>> = beside.iter().map(|each| each.as_bytes().to_vec()).collect();
+        let of = Attempt { task, attempt };
+        process::detached(py, || self.packer.open(envelope, beside, of))
+    }
+
+    /// Tells that it runs, unless that was told.
+    fn began(&self, call: u64, worker_id: &str) {
+        // Taken out for as long as it is told (see `state`); only the host's thread that is here now ends it.
+        let Some(mut waiting) = self.lock().waiting.remove(&call) else {
+            return;
+        };
+        waiting.tell_began(&self.observers, CallId(call), worker_id);
+        self.lock().waiting.insert(call, waiting);
+    }
+
     /// Tells who waits; nobody does if it ended before.
     fn end(&self, call: u64, answer: Answer) {
-        let Some(waiting) = self.lock().waiting.remove(&call) else {
+        let Some(mut waiting) = self.lock().waiting.remove(&call) else {
             return;
         };
         let id = CallId(call);
         let outcome = answer.as_ref().ok();
         let verdict = outcome.map(|outcome| outcome.verdict);
-        if let Some(worker_id) = outcome.and_then(|outcome| outcome.metrics.worker_id.clone()) {
-            let call = id;
-            waiting.listener.began(&worker_id);
-            self.observers.tell(Event::Start { call, worker_id });
+        if let Some(worker_id) = outcome.and_then(|outcome| outcome.metrics.worker_id.as_deref()) {
+            waiting.tell_began(&self.observers, id, worker_id);
         }
         waiting.listener.ended(answer);
         self.observers.tell(Event::Complete { call: id, verdict });
@@ -321,6 +420,16 @@ impl Office {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn tell_began(&mut self, observers: &Observers, call: CallId, worker_id: &str) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.listener.began(worker_id);
+            let worker_id = worker_id.to_owned();
+            observers.tell(Event::Start { call, worker_id });
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod courier;
 mod evaluation;
 mod log_lines;
 mod look;
+mod lookout;
 mod mailbox;
 mod outcome;
 mod pending;

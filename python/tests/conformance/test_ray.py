@@ -61,11 +61,11 @@ def own(instance):
         yield backend
 
 
-def program(text, **environment):
-    """Runs a script as a process of its own to its end."""
+def program(text, under=(), **environment):
+    """Runs a script as a process of its own to its end, perhaps by another program."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     env |= {"PYTHONPATH": PACKAGE_PARENT, **environment}
-    command = [sys.executable, "-c", textwrap.dedent(text)]
+    command = [*under, sys.executable, "-c", textwrap.dedent(text)]
     return subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
 
 
@@ -121,8 +121,8 @@ def test_the_trees_of_a_lost_actor_are_gone_within_a_second(own, gates):
     gate = gates()
     future = own.submit(ft.Call(source=Gate.SOURCE, function="f", args=[gate.place]))
     pid = gate.wait_begun()
-    launcher = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    actor = int(Path(f"/proc/{launcher}/stat").read_text().rpartition(")")[2].split()[1])
+    launcher = parent(pid)
+    actor = parent(launcher)
     os.remove(gate.place + ".begun")
     begun = time.monotonic()
     os.kill(actor, signal.SIGKILL)
@@ -131,6 +131,133 @@ def test_the_trees_of_a_lost_actor_are_gone_within_a_second(own, gates):
     gate.wait_begun()
     gate.open()
     assert future.outcome(WAIT_S).verdict == "ok"
+
+
+def listen(backend):
+    """All that is told of calls and workers, as it comes."""
+    heard = []
+    for name in ("start", "complete", "worker_start", "worker_exit"):
+        getattr(backend, "on_" + name)(heard.append)
+    return heard
+
+
+def names(heard):
+    return [event.name for event in heard]
+
+
+def test_a_call_and_its_worker_are_told_of_while_it_runs(own, gates):
+    """CL-61"""
+    heard = listen(own)
+    gate = gates()
+    future = own.submit(ft.Call(source=Gate.SOURCE, function="f", args=[gate.place]))
+    pid = gate.wait_begun()
+    wait_until(lambda: len(heard) == 2, "the beginning's being told")
+    assert names(heard) == ["worker_start", "start"]
+    assert heard[0].pid == pid and heard[0].worker_id == heard[1].worker_id
+    gate.open()
+    assert future.outcome(WAIT_S).metrics.worker_id == heard[0].worker_id
+    wait_until(lambda: len(heard) == 4, "the end's being told")
+    assert names(heard) == ["worker_start", "start", "worker_exit", "complete"]
+
+
+def test_a_fresh_calls_worker_is_told_of_before_its_call_and_gone_before_that_is_complete(own):
+    """CL-61: each by itself and many at a time, functions and commands."""
+    heard = listen(own)
+    calls = [ft.Call(source=ONE, function="f"), ft.Call(argv=["true"])] * 10
+    assert [own.execute(call).verdict for call in calls[:4]] == ["ok"] * 4
+    futures = [own.submit(call) for call in calls[4:]]
+    assert {future.outcome(WAIT_S).verdict for future in futures} == {"ok"}
+    own.shutdown()
+    starts = [event for event in heard if event.name == "start"]
+    assert len({event.call_id for event in starts}) == len({event.worker_id for event in starts}) == len(calls)
+    for start in starts:
+        of_both = [event for event in heard if event.worker_id == start.worker_id or event.call_id == start.call_id]
+        assert names(of_both) == ["worker_start", "start", "worker_exit", "complete"]
+        assert of_both[2].reason == "call_done"
+    assert len(heard) == 4 * len(calls)
+
+
+def test_a_worker_of_many_calls_is_told_of_once_and_its_exit_at_the_end(own):
+    """CL-61"""
+    heard = listen(own)
+    for _ in range(5):
+        assert own.execute(ft.Call(source=ONE, function="f", isolation="reuse")).value == 1
+    own.shutdown()
+    assert names(heard) == ["worker_start", *["start", "complete"] * 5, "worker_exit"]
+    assert heard[-1].reason == "shutdown"
+    assert len({event.worker_id for event in heard if event.worker_id is not None}) == 1
+
+
+def test_a_worker_that_ends_while_nobody_calls_is_told_of(own):
+    """CL-61: no reply tells of it."""
+    heard = listen(own)
+    call = ft.Call(source="import os\ndef f(): return os.getpid()", function="f", isolation="reuse")
+    os.kill(own.execute(call).value, signal.SIGKILL)
+    wait_until(lambda: names(heard) == ["worker_start", "start", "complete", "worker_exit"], "its exit's being told")
+    assert heard[-1].worker_id == heard[0].worker_id and heard[-1].reason == "crashed"
+
+
+def test_the_exit_of_a_worker_that_was_killed_for_its_call_says_why(own):
+    """CL-61"""
+    heard = listen(own)
+    source = "import time\ndef f(): time.sleep(600)"
+    call = ft.Call(source=source, function="f", isolation="reuse", timeout_s=0.2)
+    assert own.execute(call).verdict == "timeout"
+    own.shutdown()
+    assert sorted(names(heard)) == ["complete", "start", "worker_exit", "worker_start"]
+    assert [event.reason for event in heard if event.name == "worker_exit"] == ["timeout"]
+
+
+def test_the_workers_of_a_lost_actor_are_told_gone_and_its_calls_begin_once(own, gates):
+    """CL-61, CL-66, EX-92"""
+    heard = listen(own)
+    gate = gates()
+    future = own.submit(ft.Call(source=Gate.SOURCE, function="f", args=[gate.place]))
+    pid = gate.wait_begun()
+    wait_until(lambda: len(heard) == 2, "the beginning's being told")
+    os.remove(gate.place + ".begun")
+    os.kill(parent(parent(pid)), signal.SIGKILL)
+    gate.wait_begun()
+    wait_until(lambda: "worker_exit" in names(heard), "the exit's being told")
+    gate.open()
+    assert future.outcome(WAIT_S).verdict == "ok"
+    own.shutdown()
+    assert sorted(names(heard)) == sorted(["start", "complete"] + ["worker_start", "worker_exit"] * 2)
+    exits = [(event.worker_id, event.reason) for event in heard if event.name == "worker_exit"]
+    started = [event.worker_id for event in heard if event.name == "worker_start"]
+    assert exits == [(started[0], "crashed"), (started[1], "call_done")]
+
+
+def test_what_calls_do_without_is_told_once_with_its_node():
+    """CL-61, SB-45"""
+    needs_ray()
+    off = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
+    under = ["unshare", "--user", "--map-root-user", "sh", "-c", off, "sh"]
+    if subprocess.run([*under, "true"], capture_output=True).returncode != 0:
+        pytest.skip("user namespaces cannot be made here, so they cannot be switched off")
+    ended = program(
+        """
+        import logging, ray
+        import fairtrial as ft
+        quiet = dict(include_dashboard=False, log_to_driver=False, logging_level=40)
+        ray.init(address="local", num_cpus=1, _node_ip_address="127.0.0.1", **quiet)
+        told = []
+        with ft.ray.RayBackend(slots=1) as backend:
+            backend.on_degraded(told.append)
+            for _ in range(2):
+                call = ft.Call(argv=["true"], sandbox={"level": "strict", "on_missing": "degrade"})
+                outcome = backend.execute(call)
+        told = [event for event in told if event.mechanism == "userns"]
+        print("told", [(event.level, outcome.metrics.node_id in event.reason) for event in told])
+        ray.shutdown()
+        """,
+        under=under,
+    )
+    assert "told [('strict', True)]" in ended.stdout, ended.stderr[-3000:]
+
+
+def parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_no_variable_of_rays_reaches_a_candidate_at_any_level(own):
@@ -325,3 +452,97 @@ def test_a_cluster_that_is_not_there_is_told_at_once():
             """
         )
     assert f"cannot use the Ray cluster: cannot reach `{address}`" in ended.stdout, ended.stderr[-3000:]
+
+
+def test_what_every_node_refuses_fails_with_the_reasons_of_all():
+    """CL-22: two nodes, one of which then goes while a call that the other refused waits for it."""
+    needs_ray()
+    ended = program(
+        """
+        import json, os, tempfile, time
+        from ray.cluster_utils import Cluster
+        import fairtrial as ft
+
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        other = cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        source = (
+            "import os, time\\n"
+            "def f(folder):\\n"
+            "    place = os.path.join(folder, os.environ['FAIRTRIAL_NODE_ID'])\\n"
+            "    open(place, 'w').close()\\n"
+            "    while not os.path.exists(place + '.open'): time.sleep(0.01)\\n"
+        )
+
+        def wait_until(holds):
+            deadline = time.monotonic() + 60
+            while not holds() and time.monotonic() < deadline:
+                time.sleep(0.01)
+
+        with tempfile.TemporaryDirectory() as folder, ft.ray.RayBackend(cluster.address) as backend:
+            impossible = ft.Call(argv=["true"], cwd=os.path.join(folder, "not-there"))
+            said = [backend.execute(impossible)]
+            held = [backend.submit(ft.Call(source=source, function="f", args=[folder])) for _ in range(2)]
+            wait_until(lambda: len(os.listdir(folder)) == 2)
+            nodes = os.listdir(folder)
+            [head] = set(nodes) - {other.node_id}
+            open(os.path.join(folder, head + ".open"), "w").close()
+            waiting = backend.submit(impossible)
+            time.sleep(1)
+            is_refused = waiting.done()
+            cluster.remove_node(other, allow_graceful=False)
+            said.append(waiting.outcome(60))
+            print("said", json.dumps([nodes, is_refused, [[each.verdict, each.error.message] for each in said]]))
+            [future.outcome(60) for future in held]
+        cluster.shutdown()
+        """,
+        RAY_AUTH_MODE="token",
+        RAY_AUTH_TOKEN="a" * 64,
+    )
+    said = [line[5:] for line in ended.stdout.splitlines() if line.startswith("said ")]
+    assert said, ended.stderr[-3000:]
+    nodes, is_refused, [by_all, by_one] = json.loads(said[0])
+    assert len(nodes) == 2 and by_all[0] == by_one[0] == "setup_failed"
+    assert all(by_all[1].count(node) == 1 for node in nodes) and by_all[1].count("not-there") == 2
+    assert not is_refused, "the other node may have what it needs"
+    assert by_one[1].count("not-there") == 1
+
+
+def test_who_waits_for_a_place_says_so_once():
+    """CL-38: all processors are another backend's, until that ends."""
+    needs_ray()
+    ended = program(
+        """
+        import logging, time
+        import ray
+        import fairtrial as ft
+        from fairtrial import _ray_driver
+
+        said = []
+        class Kept(logging.Handler):
+            def emit(self, record):
+                said.append(record.getMessage())
+        logging.getLogger("fairtrial").addHandler(Kept())
+        quiet = dict(include_dashboard=False, log_to_driver=False, logging_level=40)
+        ray.init(address="local", num_cpus=1, _node_ip_address="127.0.0.1", **quiet)
+        call = ft.Call(source="def f(): return 7", function="f")
+        with ft.ray.RayBackend() as first:
+            first.execute(call)
+            print("first", len(said))
+            _ray_driver.PLACE_PATIENCE_S = 1.0
+            second = ft.ray.RayBackend()
+            future = second.submit(call)
+            deadline = time.monotonic() + 60
+            while not said and time.monotonic() < deadline:
+                time.sleep(0.05)
+            time.sleep(3)
+            print("second", len(said), future.done(), said[0])
+        print("value", future.outcome(60).value, len(said))
+        second.shutdown()
+        ray.shutdown()
+        """
+    )
+    first, second, value = ended.stdout.splitlines()[-3:] or [""] * 3
+    assert first == "first 0", ended.stderr[-3000:]
+    assert second.startswith("second 1 False calls wait for a place on the Ray cluster: 0 of 1 processors are free")
+    assert value == "value 7 1"

@@ -1,6 +1,7 @@
-"""The table of a driver, without Ray: who has which task, and what follows from its loss (CL-66, CL-69)."""
+"""What a driver decides, without Ray: who has which task, what follows from its loss, what is told of workers."""
 
-from fairtrial._ray_table import Table
+from fairtrial._ray_table import Table, Unserved
+from fairtrial._ray_workers import Workers
 
 
 def table(*slots, max_deliver=3):
@@ -72,10 +73,25 @@ def test_a_refused_task_goes_to_who_has_not_refused_it_and_that_does_not_count()
     made = table(1, 1, max_deliver=1)
     submitted(made, 1)
     [(_, first)] = started(made)
-    assert made.try_elsewhere(made.returned(1, 1))
+    assert made.try_elsewhere(made.returned(1, 1), "no such directory")
     [(_, second)] = started(made)
     assert {first, second} == {"n0", "n1"}
-    assert not made.try_elsewhere(made.returned(1, 2))
+    task = made.returned(1, 2)
+    assert not made.try_elsewhere(task, "no such program")
+    assert task.refusals == {first: "no such directory", second: "no such program"}
+
+
+def test_who_waits_for_a_node_that_goes_is_refused_by_all_that_are_left():
+    """CL-22"""
+    made = table(1, 1)
+    submitted(made, 1)
+    [(_, first)] = started(made)
+    made.try_elsewhere(made.returned(1, 1), "no such program")
+    assert made.refused_by_all() == []
+    made.remove_node("n1" if first == "n0" else "n0")
+    assert [task.call for task in made.refused_by_all()] == [1]
+    made.remove_node(first)
+    assert made.refused_by_all() == [], "where nobody is, nobody refused"
 
 
 def test_a_task_alone_has_a_node_to_itself():
@@ -118,6 +134,55 @@ def test_a_refused_task_still_may_wait_so_long_only():
     [(call, node)] = started(made)
     assert made.next_overdue() is None  # it runs
     made.set_up("n1" if node == "n0" else "n0", False)
-    assert made.try_elsewhere(made.returned(call, 1))
+    assert made.try_elsewhere(made.returned(call, 1), "not here")
     assert made.next_overdue() == 5.0
     assert [task.call for task in made.overdue(5.0)] == [1]
+
+
+def test_that_tasks_wait_is_said_once_and_again_when_they_wait_anew():
+    """CL-38"""
+    unserved = Unserved(patience_s=5.0)
+    assert unserved.next_look() is None
+    assert not unserved.look(1.0, waits=True)
+    assert unserved.next_look() == 6.0
+    assert [unserved.look(at, waits=True) for at in (5.9, 6.0, 7.0, 60.0)] == [False, True, False, False]
+    assert unserved.next_look() is None
+    assert not unserved.look(61.0, waits=False)
+    assert [unserved.look(at, waits=True) for at in (70.0, 75.0)] == [False, True]
+
+
+def test_a_worker_is_told_of_once_and_its_exit_only_if_it_was():
+    """CL-61"""
+    workers = Workers()
+    assert [workers.is_new("n0", "w") for _ in range(2)] == [True, False]
+    assert workers.exited("w", "idle") == [("w", "idle")]
+    assert workers.exited("w", "idle") == []
+    assert workers.exited("unheard-of", "idle") == []
+
+
+def test_an_exit_that_overtook_the_words_of_its_calls_waits_for_them():
+    """CL-61"""
+    made, workers = table(3), Workers()
+    submitted(made, 3)
+    started(made)
+    made.tasks[1].worker = "other"  # known to run there
+    behind = made.perhaps_on("n0", "w")
+    assert behind == [(2, 1), (3, 1)]
+    assert workers.exited("w", "timeout", behind) == []
+    assert workers.heard_of((3, 1), "other") == [], "it runs elsewhere"
+    assert workers.is_new("n0", "w")
+    assert workers.heard_of((2, 1), "w") == [], "it runs there, it is said, and will say how it ended"
+    assert workers.heard_of((2, 1)) == [("w", "timeout")]
+    assert workers.heard_of((2, 1)) == []
+
+
+def test_the_workers_of_a_node_that_is_gone_are_gone():
+    """CL-61, CL-66"""
+    workers = Workers()
+    for node, worker in (("n0", "a"), ("n0", "b"), ("n1", "c")):
+        workers.is_new(node, worker)
+    workers.exited("b", "timeout", [(1, 1)])
+    assert workers.of_node("n0") == ["a"]
+    assert workers.node_is_gone("n0", "crashed") == [("a", "crashed"), ("b", "timeout")]
+    assert workers.heard_of((1, 1)) == []
+    assert workers.of_node("n1") == ["c"]

@@ -407,7 +407,8 @@ impl InForceRecord {
 const MOST_WORDS: usize = 4096;
 
 /// Words about isolation as the engine has them: for good. Each is kept once, and only so many are taken.
-pub(crate) fn known(word: &str) -> Option<&'static str> {
+#[must_use]
+pub fn known(word: &str) -> Option<&'static str> {
     static WORDS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
     match words.get(word) {
