@@ -82,10 +82,14 @@ def server_memory(tasks, most):
     with Cluster(binary(), port=free_port()) as cluster:
         words = [sys.executable, "-c", FULL_QUEUE, cluster.url(), str(tasks), str(most)]
         coordinator = subprocess.Popen(words, stdin=subprocess.DEVNULL)
-        cluster.until("the queue is full", lambda: cluster.number("full", "queued") >= most)
-        cluster.start_agents(AGENTS)
-        if coordinator.wait():
-            sys.exit("bench: the coordinator ended with exit code %d" % coordinator.returncode)
+        try:
+            cluster.until("the queue is full", lambda: cluster.number("full", "queued") >= most)
+            cluster.start_agents(AGENTS)
+            if coordinator.wait():
+                sys.exit("bench: the coordinator ended with exit code %d" % coordinator.returncode)
+        finally:
+            coordinator.kill()
+            coordinator.wait()
         return high_water(cluster.server.pid)
 
 

@@ -2,8 +2,9 @@
 //! calls shares it (CA-62, CL-37).
 //!
 //! Two bytes of one file that every user may open. The second is the lock; the first is a turnstile that everybody
-//! passes on the way to it, so that who waits for the lock keeps others from overtaking, and neither side starves. Each
-//! passes it as it wants the lock: sharers are in nobody's way but that of who wants to be alone. They are locks of a process: no child has them, not even one that is forked and never runs a program, and death frees them.
+//! passes on the way to it, so that who waits for the lock keeps others from overtaking. Each passes it as it wants the
+//! lock: sharers are in nobody's way but that of who wants to be alone, who needs a moment without any of them there. They
+//! are locks of a process: no child has them, not even one that is forked and never runs a program, and death frees them.
 //! Within a process, `room.rs` keeps its holders apart.
 //!
 //! Who has the lock must not wait for it once more: somebody in between may wait for both.

@@ -1,6 +1,7 @@
 //! What the engine of a node tells of its workers, for whoever passes it on: only of those that a call began on.
 //!
-//! The exit of a worker that serves one call is kept for that call's reply. All else is news, which somebody is woken for.
+//! The exit of a worker whose call was not replied to yet is kept for that reply, which tells of the worker at all. Other exits
+//! are news, which somebody is woken for.
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -33,9 +34,11 @@ struct Worker {
     /// Its pid and its zygote's threads, once they were heard of: calls begin on other threads than events are told on.
     process: Option<(u32, Option<u32>)>,
     has_begun: bool,
-    /// Its exit goes with the reply of the one call that it serves.
+    /// It serves one call, whose reply waits for its exit.
     is_own: bool,
-    /// Kept for the reply.
+    /// Calls that began on it and whose replies do not tell of it yet.
+    open: usize,
+    /// Kept for the last of these replies.
     exit: Option<ExitReason>,
 }
 
@@ -103,11 +106,13 @@ impl Lookout {
         let mut state = self.lock();
         if let Some(worker) = state.workers.get_mut(worker_id) {
             (worker.has_begun, worker.is_own) = (true, is_own);
+            worker.open += 1;
             return;
         }
         let worker = Worker {
             has_begun: true,
             is_own,
+            open: 1,
             ..Worker::default()
         };
         state.workers.insert(worker_id.to_owned(), worker);
@@ -119,8 +124,8 @@ impl Lookout {
         Some((worker_id.to_owned(), pid, threads))
     }
 
-    /// The worker of a call that is over; with its exit, if that was its only call. Waits until that much was heard:
-    /// a call is answered just before its worker's exit is told. What comes later is news.
+    /// The worker of a call that is over; with its exit, if that was its last call. For one of a single call waits until that
+    /// was heard: a call is answered just before its worker's exit is told. What comes later is news.
     pub(crate) fn served(
         &self,
         worker_id: &str,
@@ -137,7 +142,8 @@ impl Lookout {
             .wait_timeout_while(self.lock(), patience, unheard);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let worker = state.workers.get_mut(worker_id)?;
-        let (process, exit) = (worker.process, worker.exit);
+        worker.open = worker.open.saturating_sub(1);
+        let (process, exit) = (worker.process, worker.exit.filter(|_| worker.open == 0));
         match exit {
             Some(_) => drop(state.workers.remove(worker_id)),
             None => worker.is_own = false,
@@ -193,7 +199,7 @@ impl State {
         let Some(worker) = self.workers.get_mut(worker_id) else {
             return false;
         };
-        if worker.has_begun && worker.is_own {
+        if worker.open > 0 {
             worker.exit = Some(reason);
             return false;
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::{PyImportError, PyRuntimeError};
 use pyo3::prelude::*;
 
-use crate::look;
+use crate::{log_lines, look};
 
 /// The main thread looks this often for signals; others need not.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
@@ -25,8 +25,14 @@ pub(crate) fn forked() {
 
 /// Called when only daemon threads are left beside the main one.
 #[pyfunction]
-pub(crate) fn exiting() {
+pub(crate) fn exiting(py: Python<'_>) {
     EXITING.store(true, Ordering::Relaxed);
+    log_lines::end(py);
+}
+
+/// Whether only daemon threads are left beside the main one.
+pub(crate) fn is_exiting() -> bool {
+    EXITING.load(Ordering::Relaxed)
 }
 
 /// An interpreter beside the main one is not supported (PY-53).
@@ -155,7 +161,7 @@ pub(crate) fn wait<T: Send>(
 pub(crate) fn detached<T: Send>(py: Python<'_>, wait: impl FnOnce() -> T + Send) -> T {
     py.detach(|| {
         let value = wait();
-        while EXITING.load(Ordering::Relaxed) && !is_main() {
+        while is_exiting() && !is_main() {
             std::thread::park();
         }
         value

@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -85,6 +86,41 @@ def test_that_the_server_is_away_is_in_the_log(tmp_path, caplog):
         with pytest.raises(ft.EngineError, match="nobody"):
             backend.execute(ft.Call(source=ADD, function="add", args=(2, 3)))
         assert "server_timeout" in said(caplog)[0]
+
+
+def test_what_is_said_at_the_end_of_a_process_harms_it_in_no_way(tmp_path):
+    """CL-57, PY-50: the log's thread ends before the interpreter does."""
+    program = f"""
+import fairtrial as ft
+backend = ft.RedisBackend("redis+unix://{tmp_path}/nobody", server_timeout=30)
+backend.submit(ft.Call(source={ADD!r}, function="add", args=(2, 3)))
+import time
+time.sleep(0.05)
+"""
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S)
+        assert done.returncode == 0, done.stderr
+        assert "Fatal" not in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_a_forked_child_has_a_log_of_its_own(lonely_url, caplog):
+    """CL-38, PY-51"""
+    with ft.RedisBackend(lonely_url) as backend, caplog.at_level("WARNING", logger="fairtrial"):
+        future = backend.submit(ft.Call(source=ADD, function="add", args=(2, 3)))
+        said(caplog)
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            caplog.clear()
+            with ft.RedisBackend(lonely_url) as of_the_child:
+                of_the_child.submit(ft.Call(source=ADD, function="add", args=(2, 3)))
+                os.write(write, said(caplog)[0].encode())
+                os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as told:
+            assert "no agent serves" in told.read()
+        assert os.waitpid(child, 0)[1] == 0
+        future.cancel()
 
 
 def said(caplog):

@@ -11,7 +11,7 @@ use crate::blobs::{Blob, BlobError, patiently};
 use crate::dispatch::{Dispatch, DispatchError};
 use crate::envelope::{ErrorCode, ResultEnvelope, TaskError};
 use crate::jitter::Backoff;
-use crate::names::TaskId;
+use crate::names::{StreamId, TaskId};
 use crate::terms::NewEvent;
 
 /// Results asked for at a time.
@@ -31,7 +31,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     /// Hears which tasks began and ended.
     pub(super) async fn read_events(self: Rc<Self>) {
         let mut backoff = Backoff::default();
-        let mut after = None;
+        let (mut after, mut last) = (None, StreamId::START);
         loop {
             let changed = self.changed.notified();
             let Some(from) = after.or(self.opened.get()) else {
@@ -43,7 +43,11 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                     self.reached();
                     backoff = Backoff::default();
                     after = Some(events.events.last().map_or(from, |event| event.id));
-                    events.events.iter().for_each(|event| self.hear(event));
+                    // What is read again after a connection was lost: of tasks it is known what was heard.
+                    let is_new = |it: &&StoredEvent| it.event.task.is_some() || it.id > last;
+                    let new = events.events.iter().filter(is_new);
+                    new.for_each(|event| self.hear(event));
+                    last = last.max(after.unwrap_or_default());
                     self.let_events_gather(events.events.len()).await;
                     if events.gap
                         && let Err(error) = self.repair().await
@@ -67,13 +71,13 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         let NewEvent {
             name, task, data, ..
         } = &stored.event;
-        let Some(task) = task else {
-            return self.tell_of_worker(&stored.event);
-        };
-        if self.is_early(task) {
+        if self.is_early(task.as_ref()) {
             self.state.borrow_mut().early.push(stored.clone());
             return;
         }
+        let Some(task) = task else {
+            return self.tell_of_worker(&stored.event);
+        };
         match name.as_str() {
             "start" => {
                 let data: serde_json::Value = serde_json::from_str(data).unwrap_or_default();
@@ -197,20 +201,22 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         }
     }
 
-    /// Gives a result out. One that lies in the store is fetched beside others: if it is late or large, they do not wait.
+    /// Gives a result out. One that lies in the store is fetched beside a few others, and those that came in their messages
+    /// do not wait for it.
     async fn hand_out(self: Rc<Self>, task: TaskId, bytes: &[u8]) {
         let read = ResultEnvelope::read(bytes);
-        if read
-            .as_ref()
-            .is_ok_and(|envelope| !envelope.blobs().is_empty())
-        {
-            tokio::task::spawn_local(async move {
-                let _place = self.fetching.acquire().await;
-                self.give_out(task, &read).await;
-            });
-        } else {
-            self.give_out(task, &read).await;
+        if read.as_ref().map_or(true, |it| it.blobs().is_empty()) {
+            return self.give_out(task, &read).await;
         }
+        if !self.state.borrow_mut().fetched.insert(task.clone()) {
+            return; // somebody looked where it is, and it is on its way
+        }
+        tokio::task::spawn_local(async move {
+            let _place = self.fetching.acquire().await;
+            self.give_out(task.clone(), &read).await;
+            self.state.borrow_mut().fetched.remove(&task);
+            self.room.notify_one();
+        });
     }
 
     /// Tells each who waits, one after the other: others may join while a blob is fetched, or be cancelled.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fairtrial_exec::{Answer, CallId, EngineError, Event, Listener, Observers, Shutdown};
+use fairtrial_exec::{Answer, CallId, EngineError, Event, Level, Listener, Observers, Shutdown};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
 use super::line::InLine;
@@ -87,6 +87,12 @@ pub(super) struct State {
     pub(super) to_cancel: Vec<TaskId>,
     /// Results that were given out and can be dropped, oldest first.
     pub(super) delivered: VecDeque<TaskId>,
+    /// Ended tasks whose results are being fetched from the store.
+    pub(super) fetched: HashSet<TaskId>,
+    /// Workers that have begun a call, and are not gone.
+    workers: HashSet<String>,
+    /// What calls do without, as far as it was told.
+    degraded: HashSet<(Level, &'static str)>,
     /// When to ask whether a task has waited too long.
     pub(super) waiting: BTreeSet<(Instant, TaskId)>,
 }
@@ -415,9 +421,28 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         self.changed.notify_one();
     }
 
-    /// What agents tell of the workers that ran calls of this queue.
+    #[cfg(test)]
+    pub(super) fn observe(&self, observer: fairtrial_exec::Observer) {
+        self.observers.add(observer).expect("a thread can be had");
+    }
+
+    /// What agents tell of the workers that ran calls of this queue: each once, whatever was told again.
     pub(super) fn tell_of_worker(&self, event: &NewEvent) {
-        if let Some(event) = from_queue(event) {
+        let Some(event) = from_queue(event) else {
+            return;
+        };
+        let mut state = self.state.borrow_mut();
+        let is_news = match &event {
+            Event::WorkerStart { worker_id, .. } => state.workers.insert(worker_id.clone()),
+            Event::WorkerExit { worker_id, .. } => state.workers.remove(worker_id),
+            Event::Degraded {
+                requested,
+                mechanism,
+                ..
+            } => state.degraded.insert((*requested, mechanism)),
+            _ => false,
+        };
+        if is_news {
             self.observers.tell(event);
         }
     }

@@ -190,9 +190,13 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     }
 
     /// Whether this may be news of a task whose submission is not answered yet: an agent can be quicker than the answer.
-    pub(super) fn is_early(&self, task: &TaskId) -> bool {
+    /// What is about no task comes after what was told before it.
+    pub(super) fn is_early(&self, task: Option<&TaskId>) -> bool {
         let state = self.state.borrow();
-        state.asked.contains(task) && !state.outstanding.contains_key(task)
+        match task {
+            Some(task) => state.asked.contains(task) && !state.outstanding.contains_key(task),
+            None => !state.early.is_empty(),
+        }
     }
 
     /// What an answer means for one; itself, if it is to be asked for again.

@@ -50,7 +50,9 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     async fn has_changed(&self, said: usize) {
         loop {
             tokio::time::sleep(LOOK_BUSY).await;
-            if self.running.borrow().len() != said || self.workers.borrow_mut().has_news() {
+            if self.running.borrow().len() != said
+                || !self.workers.borrow_mut().with_news().is_empty()
+            {
                 return;
             }
         }

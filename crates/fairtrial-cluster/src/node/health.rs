@@ -8,8 +8,10 @@ use serde_json::json;
 
 use super::NodeAgent;
 use super::trial::Ran;
+use super::workers::Telling;
 use crate::dispatch::{Dispatch, DispatchError};
 use crate::jitter::jittered;
+use crate::names::QueueName;
 use crate::terms::{NewEvent, NodeState, Release};
 
 /// Engine errors in a row that make an agent unhealthy.
@@ -97,13 +99,20 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         self.turned.notify_one();
     }
 
+    /// Tells a queue which of its calls began, and what became of the workers that ran them.
+    pub(super) async fn tell_of_workers(&self, queue: &QueueName) -> Result<(), DispatchError> {
+        let telling = Telling::of(&self.workers, queue);
+        self.dispatch.emit(queue, &telling.events).await?;
+        telling.arrived();
+        Ok(())
+    }
+
     /// Tells all queues what has not been told yet, and each what concerns it alone (CL-61).
     pub(super) async fn tell_news(&self) -> Result<(), DispatchError> {
-        let (of_workers, of_all) = self.workers.borrow_mut().take_all();
-        for (queue, events) in of_workers {
-            self.dispatch.emit(&queue, &events).await?;
+        let queues = self.workers.borrow_mut().with_news();
+        for queue in &queues {
+            self.tell_of_workers(queue).await?;
         }
-        self.news.borrow_mut().extend(of_all);
         if self.news.borrow().is_empty() {
             return Ok(());
         }

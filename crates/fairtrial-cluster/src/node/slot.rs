@@ -178,11 +178,13 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             Ran::Committable(ended) => self.commit(held, ended, consumer).await,
             Ran::Back(release) => {
                 drop(held.place);
+                self.workers.borrow_mut().give_up(&held.lease);
                 self.release(&held.lease, &release).await;
                 None
             }
             Ran::Lost => {
                 drop(held.place);
+                self.workers.borrow_mut().give_up(&held.lease);
                 self.tell_fenced(&held.lease).await;
                 None
             }
@@ -227,9 +229,9 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     async fn commit(&self, held: Held, ended: Ended, consumer: &Consumer) -> Option<Held> {
         let mut place = Some(held.place);
         let mut commit = Commit {
+            events: self.workers.borrow_mut().take(&held.lease.queue),
             lease: held.lease,
             result: ended.result,
-            events: ended.events,
             complete: ended.complete,
         };
         let mut backoff = Backoff::default();
@@ -248,7 +250,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             match answer {
                 Ok((committed, held)) => {
                     self.reached();
-                    self.note(&commit, &committed, consumer).await;
+                    self.note(commit, &committed, consumer).await;
                     return held;
                 }
                 // Anybody's would be: it ends here, and not the agent.
@@ -309,16 +311,19 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         Ok((committed, held))
     }
 
-    async fn note(&self, commit: &Commit, committed: &Committed, consumer: &Consumer) {
+    async fn note(&self, commit: Commit, committed: &Committed, consumer: &Consumer) {
         match committed {
-            Committed::Committed => {}
+            Committed::Committed => return,
             // Its reply was lost the first time (CL-59).
-            Committed::Duplicate { stored } if is_own(stored, &commit.lease, consumer) => {}
+            Committed::Duplicate { stored } if is_own(stored, &commit.lease, consumer) => return,
             Committed::Duplicate { .. } | Committed::Fenced => {
                 self.tell_fenced(&commit.lease).await
             }
             Committed::Unknown => log::info!("task {} is known no more", commit.lease.task),
         }
+        let mut workers = self.workers.borrow_mut();
+        workers.put_back(&commit.lease.queue, commit.events);
+        workers.give_up(&commit.lease);
     }
 
     async fn release(&self, lease: &Lease, release: &Release) {

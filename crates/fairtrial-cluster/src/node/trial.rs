@@ -24,7 +24,7 @@ use crate::envelope::{
     BlobUse, ErrorCode, ResultEnvelope, Sealed, TaskEnvelope, TaskError, UnreadableTask, shortened,
 };
 use crate::pack::{CachedTree, PackError};
-use crate::terms::{Lease, NewEvent, Refusal, Release};
+use crate::terms::{Lease, Refusal, Release};
 
 /// Text of a task (source, input) that is in a blob may be this long.
 const MOST_TEXT: u64 = 1 << 30;
@@ -51,7 +51,6 @@ pub(super) enum Ran {
 /// What is recorded.
 pub(super) struct Ended {
     pub(super) result: Vec<u8>,
-    pub(super) events: Vec<NewEvent>,
     pub(super) complete: String,
 }
 
@@ -76,7 +75,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             Ok(ready) => ready,
             Err(why) => return self.not_run(held, &why),
         };
-        let (mut execution, began) = match self.begin(ready.call) {
+        let (mut execution, began) = match self.begin(ready.call, &held.lease) {
             Ok(begun) => begun,
             Err(EngineError::InvalidCall(invalid)) => {
                 return Ran::Back(Release::Refused {
@@ -86,6 +85,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             }
             Err(error) => return self.engine_failed(&error),
         };
+        let call = execution.id();
         let (mut is_cancelled, mut is_told) = (false, false);
         let telling = self.tell_began(&held.lease, began);
         tokio::pin!(telling);
@@ -95,6 +95,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 answer = &mut execution => break answer,
                 ran = &mut broken_off => {
                     self.kill(execution).await;
+                    self.workers.borrow_mut().ended(call);
                     return ran;
                 }
                 // Once: a second time would be without the grace it may have.
@@ -105,6 +106,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 () = &mut telling, if !is_told => is_told = true,
             }
         };
+        self.workers.borrow_mut().ended(call);
         match answer {
             Ok(outcome) if outcome.verdict == Verdict::SetupFailed => {
                 let error = outcome
@@ -123,7 +125,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 *queue_ns = queue_ns.map(|here| here.saturating_add(waited));
                 tokio::select! {
                     biased;
-                    ran = self.seal(held, outcome, is_told) => ran,
+                    ran = self.seal(held, outcome) => ran,
                     ran = &mut broken_off => ran,
                 }
             }
@@ -131,8 +133,12 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         }
     }
 
-    /// Submits a call; the name of its worker comes when it begins.
-    fn begin(&self, call: Call) -> Result<(Execution, oneshot::Receiver<String>), EngineError> {
+    /// Submits a call; something comes when it begins.
+    fn begin(
+        &self,
+        call: Call,
+        lease: &Lease,
+    ) -> Result<(Execution, oneshot::Receiver<()>), EngineError> {
         let (answer, answered) = oneshot::channel();
         let (began, begun) = oneshot::channel();
         let listener = Box::new(Begins {
@@ -140,37 +146,17 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             answer,
         });
         let handle = self.engine.submit_for(call, Streams::default(), listener)?;
+        self.workers.borrow_mut().submitted(handle.id(), lease);
         Ok((Execution::new(handle, answered), begun))
     }
 
     /// Tells that a call runs, unless it is over soon.
-    async fn tell_began(&self, lease: &Lease, began: oneshot::Receiver<String>) {
-        let Ok(worker_id) = began.await else {
-            return; // it never began
-        };
-        tokio::time::sleep(BRIEF).await;
-        let events = self.started(lease, Some(&worker_id));
-        let told = self.dispatch.emit(&lease.queue, &events).await;
-        told.ok(); // an event is never all that is known of anything
-    }
-
-    /// That a call has begun, and what else its queue has not been told.
-    fn started(&self, lease: &Lease, worker_id: Option<&str>) -> Vec<NewEvent> {
-        let mut workers = self.workers.borrow_mut();
-        if let Some(worker_id) = worker_id {
-            workers.began(worker_id, &lease.queue);
+    async fn tell_began(&self, lease: &Lease, began: oneshot::Receiver<()>) {
+        if began.await.is_ok() {
+            tokio::time::sleep(BRIEF).await;
+            let told = self.tell_of_workers(&lease.queue).await;
+            told.ok(); // it is told with the end
         }
-        let mut events = workers.take(&lease.queue);
-        // After its worker's start, and before its end, if that has come.
-        let ended = events.iter().position(|event| event.name == "worker_exit");
-        let start = NewEvent {
-            name: "start".to_owned(),
-            task: Some(lease.task.clone()),
-            agent: Some(self.config.agent.name().to_owned()),
-            data: json!({"worker_id": worker_id}).to_string(),
-        };
-        events.insert(ended.unwrap_or(events.len()), start);
-        events
     }
 
     /// Until it is not to be gone on with, whatever it is about: a store may be slow (CL-7).
@@ -268,13 +254,8 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     }
 
     /// What is large is stored and read back before anything is recorded (CL-17).
-    async fn seal(&self, held: &Held, outcome: Outcome, is_told: bool) -> Ran {
+    async fn seal(&self, held: &Held, outcome: Outcome) -> Ran {
         let complete = json!({"verdict": outcome.verdict.name()}).to_string();
-        let worker_id = outcome.metrics.worker_id.as_deref();
-        let events = match is_told {
-            false => self.started(&held.lease, worker_id),
-            true => self.workers.borrow_mut().take(&held.lease.queue),
-        };
         let sealed = sealed(outcome, &held.lease).await;
         for piece in sealed.outgoing {
             let Some(store) = &self.store else {
@@ -296,7 +277,6 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         }
         Ran::Committable(Ended {
             result: sealed.bytes,
-            events,
             complete,
         })
     }
@@ -304,15 +284,15 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
 
 /// Who is told when a call begins, and when it ends.
 struct Begins {
-    began: Mutex<Option<oneshot::Sender<String>>>,
+    began: Mutex<Option<oneshot::Sender<()>>>,
     answer: oneshot::Sender<Answer>,
 }
 
 impl Listener for Begins {
-    fn began(&self, worker_id: &str) {
+    fn began(&self, _worker_id: &str) {
         let mut began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(began) = began.take() {
-            began.send(worker_id.to_owned()).ok(); // it is over by now
+            began.send(()).ok(); // it is over by now
         }
     }
 
@@ -338,7 +318,6 @@ fn called_off(lease: &Lease) -> Ended {
     let sealed = ResultEnvelope::seal(outcome, lease.token, &lease.consumer.to_string());
     Ended {
         result: sealed.bytes,
-        events: Vec::new(),
         complete,
     }
 }
@@ -349,7 +328,6 @@ pub(super) fn error_of(lease: &Lease, code: ErrorCode, why: &dyn Display) -> End
     let error = TaskError { code, message };
     Ended {
         result: ResultEnvelope::of_error(error, lease.token, &lease.consumer.to_string()),
-        events: Vec::new(),
         complete: json!({"verdict": null, "error": code.name()}).to_string(),
     }
 }

@@ -1,24 +1,31 @@
-//! Which queues are told of which workers (CL-61): those whose calls a worker ran, of its start when the first of them has
-//! begun, and of its end. A fold over what the engine tells; pure but for where that arrives.
+//! What queues are told of the calls that began here, and of the workers that ran them (CL-61): of a worker's start when it
+//! has begun a queue's call for the first time, of its end, and of what its calls do without. A fold over what the engine
+//! tells, in its order; pure but for where that arrives.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fairtrial_exec::{Event, LocalBackend};
+use fairtrial_exec::{CallId, Event, LocalBackend};
+use serde_json::json;
 
-use crate::names::QueueName;
-use crate::terms::NewEvent;
+use crate::names::{QueueName, TaskId};
+use crate::terms::{Lease, NewEvent};
 use crate::worker_events::to_queue;
 
-/// The workers of an agent's engine.
+/// The workers of an agent's engine, and the calls that it was given.
 pub(super) struct Workers {
     agent: String,
     /// As the engine told it, on whatever thread it runs.
     heard: Arc<Mutex<Vec<Event>>>,
+    /// Calls that have not begun.
+    calls: HashMap<CallId, (QueueName, TaskId)>,
     live: HashMap<String, Live>,
+    /// What calls here do without: the engine tells it once.
+    degraded: Vec<NewEvent>,
+    /// How much of that a queue was told.
+    told_degraded: HashMap<QueueName, usize>,
     untold: HashMap<QueueName, Vec<NewEvent>>,
-    /// What belongs to no worker, and so to no queue.
-    of_all: Vec<NewEvent>,
 }
 
 /// A worker that has not ended.
@@ -33,9 +40,9 @@ impl Workers {
         let heard: Arc<Mutex<Vec<Event>>> = Arc::default();
         let hearing = heard.clone();
         engine.set_onlooker(Box::new(move |event| {
-            let is_told = matches!(
+            let is_told = !matches!(
                 event,
-                Event::WorkerStart { .. } | Event::WorkerExit { .. } | Event::Degraded { .. }
+                Event::Submit { .. } | Event::Complete { .. } | Event::Shutdown
             );
             if is_told {
                 let mut heard = hearing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,169 +52,142 @@ impl Workers {
         Self {
             agent: agent.to_owned(),
             heard,
+            calls: HashMap::new(),
             live: HashMap::new(),
+            degraded: Vec::new(),
+            told_degraded: HashMap::new(),
             untold: HashMap::new(),
-            of_all: Vec::new(),
         }
     }
 
-    /// A call of this queue has begun.
-    pub(super) fn began(&mut self, worker_id: &str, queue: &QueueName) {
-        self.catch_up_but(|event| {
-            // What it ran, it ran before it ended.
-            matches!(event, Event::WorkerExit { worker_id: ended, .. } if ended == worker_id)
-        });
-        if let Some(live) = self.live.get_mut(worker_id)
-            && !live.served.contains(queue)
-        {
-            live.served.push(queue.clone());
-            let start = live.start.clone();
-            self.untold.entry(queue.clone()).or_default().push(start);
-        }
+    /// A call was given to the engine, which has told nothing of it yet.
+    pub(super) fn submitted(&mut self, call: CallId, lease: &Lease) {
+        let of = (lease.queue.clone(), lease.task.clone());
+        self.calls.insert(call, of);
+    }
+
+    /// A call is over, whether it began or not.
+    pub(super) fn ended(&mut self, call: CallId) {
+        self.catch_up();
+        self.calls.remove(&call);
     }
 
     /// What a queue has not been told yet.
     pub(super) fn take(&mut self, queue: &QueueName) -> Vec<NewEvent> {
-        self.catch_up_but(|_| false);
+        self.catch_up();
         self.untold.remove(queue).unwrap_or_default()
     }
 
-    /// What any queue has not been told yet, and what all are to be told.
-    pub(super) fn take_all(&mut self) -> (HashMap<QueueName, Vec<NewEvent>>, Vec<NewEvent>) {
-        self.catch_up_but(|_| false);
-        (
-            std::mem::take(&mut self.untold),
-            std::mem::take(&mut self.of_all),
-        )
+    /// It was not told after all. Of the end of its task a queue hears otherwise.
+    pub(super) fn put_back(&mut self, queue: &QueueName, mut events: Vec<NewEvent>) {
+        if events.is_empty() {
+            return;
+        }
+        let untold = self.untold.entry(queue.clone()).or_default();
+        events.append(untold);
+        *untold = events;
     }
 
-    /// Whether there is something to tell.
-    pub(super) fn has_news(&mut self) -> bool {
-        self.catch_up_but(|_| false);
-        !self.untold.is_empty() || !self.of_all.is_empty()
+    /// A task is somebody else's again: it did not begin.
+    pub(super) fn give_up(&mut self, lease: &Lease) {
+        self.catch_up();
+        if let Some(untold) = self.untold.get_mut(&lease.queue) {
+            untold.retain(|event| event.task.as_ref() != Some(&lease.task));
+            if untold.is_empty() {
+                self.untold.remove(&lease.queue);
+            }
+        }
     }
 
-    /// Takes in what the engine told, as far as it is not left for later.
-    fn catch_up_but(&mut self, is_left: impl Fn(&Event) -> bool) {
+    /// Queues that have something to hear.
+    pub(super) fn with_news(&mut self) -> Vec<QueueName> {
+        self.catch_up();
+        self.untold.keys().cloned().collect()
+    }
+
+    /// Takes in what the engine told.
+    fn catch_up(&mut self) {
         let heard = {
             let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-            let later = heard.extract_if(.., |event| is_left(event)).collect();
-            std::mem::replace(&mut *heard, later)
+            std::mem::take(&mut *heard)
         };
         heard.iter().for_each(|event| self.hear(event));
     }
 
     fn hear(&mut self, event: &Event) {
-        let Some(told) = to_queue(event, &self.agent) else {
-            return;
-        };
         match event {
+            Event::Start { call, worker_id } => self.began(*call, worker_id),
             Event::WorkerStart { worker_id, .. } => {
-                let live = Live {
-                    start: told,
-                    served: Vec::new(),
-                };
-                self.live.insert(worker_id.clone(), live);
+                let served = Vec::new();
+                let start = to_queue(event, &self.agent);
+                let live = start.map(|start| Live { start, served });
+                self.live.extend(live.map(|live| (worker_id.clone(), live)));
             }
             Event::WorkerExit { worker_id, .. } => {
                 let ended = self.live.remove(worker_id);
+                let told = to_queue(event, &self.agent);
                 for queue in ended.into_iter().flat_map(|live| live.served) {
-                    self.untold.entry(queue).or_default().push(told.clone());
+                    self.untold.entry(queue).or_default().extend(told.clone());
                 }
             }
-            _ => self.of_all.push(told),
+            Event::Degraded { .. } => self.degraded.extend(to_queue(event, &self.agent)),
+            Event::Submit { .. } | Event::Complete { .. } | Event::Shutdown => {}
         }
+    }
+
+    fn began(&mut self, call: CallId, worker_id: &str) {
+        let Some((queue, task)) = self.calls.remove(&call) else {
+            return; // a probe of the agent's own
+        };
+        let untold = self.untold.entry(queue.clone()).or_default();
+        let told = self.told_degraded.entry(queue.clone()).or_default();
+        untold.extend_from_slice(&self.degraded[*told..]);
+        *told = self.degraded.len();
+        if let Some(live) = self.live.get_mut(worker_id)
+            && !live.served.contains(&queue)
+        {
+            untold.push(live.start.clone());
+            live.served.push(queue);
+        }
+        untold.push(NewEvent {
+            name: "start".to_owned(),
+            task: Some(task),
+            agent: Some(self.agent.clone()),
+            data: json!({"worker_id": worker_id}).to_string(),
+        });
+    }
+}
+
+/// Events on their way to a queue. They are put back unless they arrive.
+pub(super) struct Telling<'a> {
+    workers: &'a RefCell<Workers>,
+    queue: &'a QueueName,
+    pub(super) events: Vec<NewEvent>,
+}
+
+impl<'a> Telling<'a> {
+    /// All that a queue has not been told yet.
+    pub(super) fn of(workers: &'a RefCell<Workers>, queue: &'a QueueName) -> Self {
+        let events = workers.borrow_mut().take(queue);
+        Self {
+            workers,
+            queue,
+            events,
+        }
+    }
+
+    /// They arrived.
+    pub(super) fn arrived(mut self) {
+        self.events.clear();
+    }
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        let events = std::mem::take(&mut self.events);
+        self.workers.borrow_mut().put_back(self.queue, events);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use fairtrial_exec::{ExitReason, Level, LocalConfig};
-
-    use super::*;
-
-    fn workers() -> Workers {
-        let config = LocalConfig::from_env().expect("a configuration");
-        Workers::of(&LocalBackend::new(config), "a") // never started
-    }
-
-    fn tell(workers: &Workers, event: Event) {
-        workers.heard.lock().unwrap().push(event);
-    }
-
-    fn start(worker_id: &str) -> Event {
-        Event::WorkerStart {
-            worker_id: worker_id.into(),
-            pid: 1,
-            zygote_threads: None,
-        }
-    }
-
-    fn exit(worker_id: &str) -> Event {
-        Event::WorkerExit {
-            worker_id: worker_id.into(),
-            reason: ExitReason::CallDone,
-            status: None,
-            stale_frames: 0,
-        }
-    }
-
-    fn queue(name: &str) -> QueueName {
-        QueueName::new(name).expect("a name")
-    }
-
-    fn names(events: &[NewEvent]) -> Vec<&str> {
-        events.iter().map(|event| event.name.as_str()).collect()
-    }
-
-    /// CL-61
-    #[test]
-    fn each_queue_that_a_worker_served_hears_of_its_start_and_its_end_once() {
-        let (mut workers, one, other) = (workers(), queue("one"), queue("other"));
-        tell(&workers, start("w"));
-        assert!(!workers.has_news(), "it has run nothing yet");
-        workers.began("w", &one);
-        workers.began("w", &one);
-        assert_eq!(names(&workers.take(&one)), ["worker_start"]);
-        workers.began("w", &other);
-        tell(&workers, exit("w"));
-        assert_eq!(names(&workers.take(&one)), ["worker_exit"]);
-        let (untold, _) = workers.take_all();
-        assert_eq!(names(&untold[&other]), ["worker_start", "worker_exit"]);
-        assert!(workers.live.is_empty());
-    }
-
-    /// CL-61: one that was forked ahead and never used is nobody's.
-    #[test]
-    fn of_a_worker_that_served_nobody_nobody_hears() {
-        let mut workers = workers();
-        tell(&workers, start("w"));
-        tell(&workers, exit("w"));
-        assert!(!workers.has_news());
-    }
-
-    /// CL-61: the call's own record comes after its worker's end.
-    #[test]
-    fn a_worker_that_has_ended_when_its_call_is_told_of_has_served_it() {
-        let (mut workers, queue) = (workers(), queue("q"));
-        tell(&workers, start("w"));
-        tell(&workers, exit("w"));
-        workers.began("w", &queue);
-        let told = workers.take(&queue);
-        assert_eq!(names(&told), ["worker_start", "worker_exit"]);
-    }
-
-    /// CL-61
-    #[test]
-    fn what_is_missing_is_told_to_all() {
-        let mut workers = workers();
-        let event = Event::Degraded {
-            requested: Level::Limits,
-            mechanism: "memory",
-            reason: "none".into(),
-        };
-        tell(&workers, event);
-        assert_eq!(names(&workers.take_all().1), ["degraded"]);
-        assert!(!workers.has_news());
-    }
-}
+mod tests;

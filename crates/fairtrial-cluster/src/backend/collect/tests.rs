@@ -174,3 +174,52 @@ async fn a_result_whose_blob_is_late_keeps_nobody_waiting() {
     let outcome = told(&mut late).expect("an outcome");
     assert_eq!(outcome.stdout.head.len(), 200_000);
 }
+
+/// CL-58: somebody looks where everything is while a result is on its way: it is not fetched twice.
+#[tokio::test(start_paused = true)]
+async fn a_result_that_is_being_fetched_is_not_fetched_again() {
+    let store = tempfile::tempdir().expect("a directory");
+    let coordinator = coordinator(store.path());
+    let bytes = recorded(&coordinator).await;
+    let mut receiver = joined(&coordinator, 1);
+    let local = tokio::task::LocalSet::new();
+    for _ in 0..3 {
+        let handed_out = coordinator.clone().hand_out(task().id, &bytes);
+        local.run_until(handed_out).await;
+    }
+    assert_eq!(coordinator.state.borrow().fetched.len(), 1);
+    local.await;
+    assert!(told(&mut receiver).is_ok());
+    assert!(coordinator.state.borrow().fetched.is_empty());
+    assert_eq!(coordinator.state.borrow().delivered, [task().id]);
+}
+
+/// CL-61, CL-74, X19: an agent that is not sure tells again, and a reader that lost its connection reads again.
+#[tokio::test]
+async fn of_a_worker_hooks_hear_once_whatever_is_told_again() {
+    let store = tempfile::tempdir().expect("a directory");
+    let coordinator = coordinator(store.path());
+    let (heard, hears) = std::sync::mpsc::channel();
+    let observe = move |event: &fairtrial_exec::Event| heard.send(event.name()).expect("heard");
+    coordinator.observe(Box::new(observe));
+    let event = |name: &str, data: &str| StoredEvent {
+        id: StreamId { ms: 1, seq: 1 },
+        event: NewEvent {
+            name: name.into(),
+            data: data.into(),
+            ..NewEvent::default()
+        },
+    };
+    let start = event("worker_start", r#"{"worker_id":"w","pid":1}"#);
+    let exit = event("worker_exit", r#"{"worker_id":"w","reason":"call_done"}"#);
+    let lack = event(
+        "degraded",
+        r#"{"requested":"strict","mechanism":"memory","reason":"none"}"#,
+    );
+    for each in [&start, &start, &lack, &exit, &exit, &lack] {
+        coordinator.hear(each);
+    }
+    let names: Vec<_> = (0..3).map(|_| hears.recv().expect("an event")).collect();
+    assert_eq!(names, ["worker_start", "degraded", "worker_exit"]);
+    assert!(hears.try_recv().is_err());
+}

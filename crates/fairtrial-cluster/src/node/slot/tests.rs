@@ -86,7 +86,6 @@ async fn a_result_too_large_to_record_ends_its_task_alone() {
     let (task, held) = held(&agent).await;
     let ended = Ended {
         result: vec![b'x'; 100_000],
-        events: Vec::new(),
         complete: String::new(),
     };
     let consumer = agent.config.agent.slot(0);
