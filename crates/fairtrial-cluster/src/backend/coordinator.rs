@@ -415,8 +415,8 @@ impl<D: Dispatch + 'static> Coordinator<D> {
 
     pub(super) fn tell(&self, call: CallId, listener: Box<dyn Listener>, answer: Answer) {
         let verdict = answer.as_ref().ok().map(|outcome| outcome.verdict);
-        listener.ended(answer);
         self.observers.tell(Event::Complete { call, verdict });
+        listener.ended(answer);
         self.changed.notify_waiters();
         self.changed.notify_one();
     }

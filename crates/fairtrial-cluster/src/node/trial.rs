@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fairtrial_exec::{
-    Answer, Arguments, Call, EngineError, Execution, Level, Listener, Outcome, Sandbox, Streams,
-    Verdict,
+    Answer, Arguments, Call, EngineError, Execution, Isolation, Level, Listener, Outcome, Sandbox,
+    Streams, Verdict,
 };
 use serde_json::json;
 use tokio::sync::{Notify, oneshot};
@@ -37,6 +37,9 @@ const MOST_REASON: usize = 4 << 10;
 
 /// A call that runs for longer is told of when it has begun, and not only with its end.
 const BRIEF: Duration = Duration::from_millis(50);
+
+/// How long the end of a worker is waited for when its only call is over.
+const EXIT_PATIENCE: Duration = Duration::from_millis(100);
 
 /// What became of a task here.
 pub(super) enum Ran {
@@ -75,6 +78,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             Ok(ready) => ready,
             Err(why) => return self.not_run(held, &why),
         };
+        let is_own = has_its_own_worker(&ready.call);
         let (mut execution, began) = match self.begin(ready.call, &held.lease) {
             Ok(begun) => begun,
             Err(EngineError::InvalidCall(invalid)) => {
@@ -95,7 +99,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 answer = &mut execution => break answer,
                 ran = &mut broken_off => {
                     self.kill(execution).await;
-                    self.workers.borrow_mut().ended(call);
+                    self.workers.borrow_mut().ended(call, None);
                     return ran;
                 }
                 // Once: a second time would be without the grace it may have.
@@ -106,7 +110,12 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 () = &mut telling, if !is_told => is_told = true,
             }
         };
-        self.workers.borrow_mut().ended(call);
+        let metrics = answer.as_ref().ok().map(|outcome| &outcome.metrics);
+        let worker_id = metrics.and_then(|metrics| metrics.worker_id.as_deref());
+        self.workers.borrow_mut().ended(call, worker_id);
+        if is_own {
+            self.worker_goes(worker_id).await;
+        }
         match answer {
             Ok(outcome) if outcome.verdict == Verdict::SetupFailed => {
                 let error = outcome
@@ -157,6 +166,22 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             let told = self.tell_of_workers(&lease.queue).await;
             told.ok(); // it is told with the end
         }
+    }
+
+    /// Until a worker that ran its only call is gone, which the engine tells just after that call's end: so a queue hears of it
+    /// before it hears that the call is complete.
+    async fn worker_goes(&self, worker_id: Option<&str>) {
+        let told = self.workers.borrow().told();
+        let gone = async {
+            loop {
+                let told = told.notified();
+                if worker_id.is_none_or(|id| self.workers.borrow_mut().is_gone(id)) {
+                    return;
+                }
+                told.await;
+            }
+        };
+        tokio::time::timeout(EXIT_PATIENCE, gone).await.ok(); // else it is told a little later
     }
 
     /// Until it is not to be gone on with, whatever it is about: a store may be slow (CL-7).
@@ -309,6 +334,12 @@ pub(super) async fn sealed(outcome: Outcome, lease: &Lease) -> Sealed {
         return ResultEnvelope::seal(outcome, token, &consumer);
     }
     aside(move || ResultEnvelope::seal(outcome, token, &consumer)).await
+}
+
+/// Whether its worker serves no other call.
+fn has_its_own_worker(call: &Call) -> bool {
+    let python = call.python();
+    python.is_none_or(|terms| terms.isolation == Isolation::Fresh)
 }
 
 /// A task that was cancelled before it began.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fairtrial_exec::{CallId, Event, LocalBackend};
 use serde_json::json;
+use tokio::sync::Notify;
 
 use crate::names::{QueueName, TaskId};
 use crate::terms::{Lease, NewEvent};
@@ -18,6 +19,7 @@ pub(super) struct Workers {
     agent: String,
     /// As the engine told it, on whatever thread it runs.
     heard: Arc<Mutex<Vec<Event>>>,
+    told: Arc<Notify>,
     /// Calls that have not begun.
     calls: HashMap<CallId, (QueueName, TaskId)>,
     live: HashMap<String, Live>,
@@ -29,8 +31,10 @@ pub(super) struct Workers {
 }
 
 /// A worker that has not ended.
+#[derive(Default)]
 struct Live {
-    start: NewEvent,
+    /// None until it is heard of: its first call may be quicker to begin.
+    start: Option<NewEvent>,
     served: Vec<QueueName>,
 }
 
@@ -38,7 +42,8 @@ impl Workers {
     /// Of an engine that tells of them from now on.
     pub(super) fn of(engine: &LocalBackend, agent: &str) -> Self {
         let heard: Arc<Mutex<Vec<Event>>> = Arc::default();
-        let hearing = heard.clone();
+        let told = Arc::new(Notify::new());
+        let (hearing, telling) = (heard.clone(), told.clone());
         engine.set_onlooker(Box::new(move |event| {
             let is_told = !matches!(
                 event,
@@ -47,11 +52,14 @@ impl Workers {
             if is_told {
                 let mut heard = hearing.lock().unwrap_or_else(PoisonError::into_inner);
                 heard.push(event.clone());
+                drop(heard);
+                telling.notify_waiters();
             }
         }));
         Self {
             agent: agent.to_owned(),
             heard,
+            told,
             calls: HashMap::new(),
             live: HashMap::new(),
             degraded: Vec::new(),
@@ -66,10 +74,35 @@ impl Workers {
         self.calls.insert(call, of);
     }
 
-    /// A call is over, whether it began or not.
-    pub(super) fn ended(&mut self, call: CallId) {
+    /// A call is over, on this worker. One that passed a limit at once may never have been seen to begin.
+    pub(super) fn ended(&mut self, call: CallId, worker_id: Option<&str>) {
+        let is_untold = |is_it: &dyn Fn(&Event) -> bool| {
+            let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+            heard.iter().any(is_it)
+        };
+        let begins = is_untold(&|it| matches!(it, Event::Start { call: of, .. } if *of == call));
+        if let (false, Some(id)) = (begins, worker_id) {
+            let comes = is_untold(
+                &|it| matches!(it, Event::WorkerStart { worker_id, .. } if worker_id == id),
+            );
+            let of = self.calls.remove(&call);
+            if let Some((queue, _)) = of.filter(|_| comes || self.live.contains_key(id)) {
+                self.serves(id, queue);
+            }
+        }
         self.catch_up();
         self.calls.remove(&call);
+    }
+
+    /// Whether a worker that was heard of has ended.
+    pub(super) fn is_gone(&mut self, worker_id: &str) -> bool {
+        self.catch_up();
+        !self.live.contains_key(worker_id)
+    }
+
+    /// When something was told.
+    pub(super) fn told(&self) -> Arc<Notify> {
+        self.told.clone()
     }
 
     /// What a queue has not been told yet.
@@ -118,10 +151,12 @@ impl Workers {
         match event {
             Event::Start { call, worker_id } => self.began(*call, worker_id),
             Event::WorkerStart { worker_id, .. } => {
-                let served = Vec::new();
-                let start = to_queue(event, &self.agent);
-                let live = start.map(|start| Live { start, served });
-                self.live.extend(live.map(|live| (worker_id.clone(), live)));
+                let live = self.live.entry(worker_id.clone()).or_default();
+                live.start = to_queue(event, &self.agent);
+                for queue in &live.served {
+                    let untold = self.untold.entry(queue.clone()).or_default();
+                    untold.extend(live.start.clone());
+                }
             }
             Event::WorkerExit { worker_id, .. } => {
                 let ended = self.live.remove(worker_id);
@@ -143,18 +178,22 @@ impl Workers {
         let told = self.told_degraded.entry(queue.clone()).or_default();
         untold.extend_from_slice(&self.degraded[*told..]);
         *told = self.degraded.len();
-        if let Some(live) = self.live.get_mut(worker_id)
-            && !live.served.contains(&queue)
-        {
-            untold.push(live.start.clone());
-            live.served.push(queue);
-        }
-        untold.push(NewEvent {
+        self.serves(worker_id, queue.clone());
+        self.untold.entry(queue).or_default().push(NewEvent {
             name: "start".to_owned(),
             task: Some(task),
             agent: Some(self.agent.clone()),
             data: json!({"worker_id": worker_id}).to_string(),
         });
+    }
+
+    fn serves(&mut self, worker_id: &str, queue: QueueName) {
+        let live = self.live.entry(worker_id.to_owned()).or_default();
+        if !live.served.contains(&queue) {
+            let untold = self.untold.entry(queue.clone()).or_default();
+            untold.extend(live.start.clone());
+            live.served.push(queue);
+        }
     }
 }
 

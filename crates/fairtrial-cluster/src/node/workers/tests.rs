@@ -122,6 +122,35 @@ fn events_are_told_in_the_order_in_which_they_happened() {
     assert_eq!(names(&told), [once, once].concat());
 }
 
+/// CL-61: a worker's acknowledgement may be quicker than the launcher's word.
+#[test]
+fn a_worker_that_is_heard_of_after_its_call_began_is_told_of() {
+    let (mut workers, queue) = (workers(), queue("q"));
+    workers.submitted(CallId(1), &lease("q", "key"));
+    tell(&workers, [start(1, "w"), worker_start("w")]);
+    assert!(!workers.is_gone("w"));
+    tell(&workers, [worker_exit("w")]);
+    assert!(workers.is_gone("w"));
+    let told = workers.take(&queue);
+    assert_eq!(names(&told), ["start", "worker_start", "worker_exit"]);
+}
+
+/// CL-61: a command that writes too much is stopped before it is known to run.
+#[test]
+fn a_worker_whose_call_never_began_is_told_of_when_it_is_over() {
+    let (mut workers, queue) = (workers(), queue("q"));
+    workers.submitted(CallId(1), &lease("q", "key"));
+    tell(&workers, [worker_start("w"), worker_exit("w")]);
+    workers.ended(CallId(1), Some("w"));
+    assert_eq!(
+        names(&workers.take(&queue)),
+        ["worker_start", "worker_exit"]
+    );
+    workers.submitted(CallId(2), &lease("q", "other"));
+    workers.ended(CallId(2), Some("never heard of"));
+    assert!(workers.live.is_empty() && workers.calls.is_empty());
+}
+
 /// CL-61: one that was forked ahead and never used is nobody's, and neither is a probe.
 #[test]
 fn of_what_served_nobody_nobody_hears() {

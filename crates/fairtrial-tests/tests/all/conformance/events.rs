@@ -91,8 +91,10 @@ async fn a_worker_of_one_call_starts_and_exits_and_says_why<F: Factory>(scene: &
         let names = all
             .iter()
             .filter(|event| worker_of(event) == Some(&*worker));
-        let names: Vec<_> = names.map(Event::name).collect();
-        assert_eq!(names, ["worker_start", "start", "worker_exit"], "{worker}");
+        let mut names: Vec<_> = names.map(Event::name).collect();
+        assert_eq!(names.last(), Some(&"worker_exit"), "{names:?}");
+        names.sort_unstable(); // a call may be quicker to begin than its worker is known to be there
+        assert_eq!(names, ["start", "worker_exit", "worker_start"], "{worker}");
     }
     for reason in OF_ONE_CALL {
         let reasons = exit_reasons(&heard);
