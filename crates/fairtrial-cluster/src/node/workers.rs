@@ -111,7 +111,7 @@ impl Workers {
         self.untold.remove(queue).unwrap_or_default()
     }
 
-    /// It was not told after all. Of the end of its task a queue hears otherwise.
+    /// It was not told after all, and is told before what came since.
     pub(super) fn put_back(&mut self, queue: &QueueName, mut events: Vec<NewEvent>) {
         if events.is_empty() {
             return;
