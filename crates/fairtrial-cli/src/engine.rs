@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairtrial_exec::event_loop;
 use fairtrial_exec::linux::cgroup::Below;
 use fairtrial_exec::{Backend, LocalConfig, Sandbox, Shutdown};
 
@@ -28,11 +29,9 @@ pub(crate) fn go_below() -> Option<Below> {
 
 /// Runs `work` on this thread, with tasks of its own. What still blocks in the background when it ends (a read of a terminal) is left behind.
 pub(crate) fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Failure::attempting("cannot start the event loop"))?;
-    let result = tokio::task::LocalSet::new().block_on(&runtime, work);
+    let runtime =
+        event_loop::of_this_thread().map_err(Failure::attempting("cannot start the event loop"))?;
+    let result = runtime.block_on(work);
     runtime.shutdown_background();
     result
 }

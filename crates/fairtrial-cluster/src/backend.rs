@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use fairtrial_exec::{
     Answer, Backend, Beginning, Call, CallHandle, CallId, Cancels, EngineError, Event, Execution,
-    Listener, Observers, Shutdown, SpillPolicy,
+    Listener, Observers, Shutdown, SpillPolicy, event_loop,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -267,21 +267,12 @@ impl<D: Dispatch + 'static> ClusterBackend<D> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let (config, store) = (self.config.clone(), self.store.clone());
         let (observers, left_behind) = (self.observers.clone(), self.left_behind.clone());
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(EngineError::io("starting the cluster's event loop"))?;
-        let thread = std::thread::Builder::new()
-            .name("fairtrial-cluster".into())
-            .spawn(move || {
-                let local = tokio::task::LocalSet::new();
-                local.block_on(&runtime, async move {
-                    let coordinator = Coordinator::new(dispatch, store, config, observers);
-                    let left = coordinator.run(receiver).await;
-                    left_behind.store(left > 0, Ordering::Relaxed);
-                });
-            })
-            .map_err(EngineError::io("starting the cluster's thread"))?;
+        let thread = event_loop::on_new_thread("fairtrial-cluster", || async move {
+            let coordinator = Coordinator::new(dispatch, store, config, observers);
+            let left = coordinator.run(receiver).await;
+            left_behind.store(left > 0, Ordering::Relaxed);
+        })
+        .map_err(EngineError::io("starting the cluster's thread"))?;
         Ok((Arc::new(Commands(sender)), thread))
     }
 

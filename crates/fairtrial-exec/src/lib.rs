@@ -26,6 +26,8 @@ mod error;
 #[cfg(feature = "engine")]
 mod event;
 #[cfg(feature = "engine")]
+pub mod event_loop;
+#[cfg(feature = "engine")]
 mod hint;
 #[cfg(feature = "engine")]
 mod launcher;

@@ -25,6 +25,7 @@ use crate::config::LocalConfig;
 use crate::dispatch::{Answer, Dispatch};
 use crate::error::EngineError;
 use crate::event::{CallId, Event};
+use crate::event_loop;
 use crate::linux::machine_memory::MachineMemory;
 use crate::linux::monotonic::now_ns;
 use crate::listener::{Listener, Streams};
@@ -228,25 +229,14 @@ impl LocalBackend {
         state: &mut State,
     ) -> Result<Arc<mpsc::UnboundedSender<Command>>, EngineError> {
         let (commands, pool) = self.prepared();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .thread_name("fairtrial-blocking")
-            .build()
-            .map_err(EngineError::io("starting the engine's event loop"))?;
-        let thread = std::thread::Builder::new()
-            .name("fairtrial-engine".into())
-            .spawn(move || {
-                let local = tokio::task::LocalSet::new();
-                local.block_on(&runtime, async move {
-                    // As a task, and not awaited here: to wake a task of the same thread takes no system call.
-                    let ended = tokio::task::spawn_local(pool().run()).await;
-                    if ended.is_err() {
-                        log::error!("the engine panicked; its calls are given up");
-                    }
-                });
-            })
-            .map_err(EngineError::io("starting the engine's thread"))?;
+        let thread = event_loop::on_new_thread("fairtrial-engine", || async move {
+            // As a task, and not awaited here: to wake a task of the same thread takes no system call.
+            let ended = tokio::task::spawn_local(pool().run()).await;
+            if ended.is_err() {
+                log::error!("the engine panicked; its calls are given up");
+            }
+        })
+        .map_err(EngineError::io("starting the engine's thread"))?;
         *state = State::Running {
             commands: commands.clone(),
             thread: Some(thread),
