@@ -192,7 +192,7 @@ impl Context {
     }
 
     /// Takes back the directory of a call whose processes are gone.
-    pub(crate) fn return_scratch(&self, scratch: ScratchDir) {
+    pub(crate) fn return_scratch(&self, mut scratch: ScratchDir) {
         let mut spare = self.spare_scratch.borrow_mut();
         if spare.len() < self.config.max_workers && scratch.is_pristine() {
             spare.push(scratch);

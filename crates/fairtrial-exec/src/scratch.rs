@@ -10,7 +10,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags, RawDir, fstat, mkdirat, openat, renameat};
+use rustix::fs::{Mode, OFlags, RawDir, Stat, flistxattr, fstat, mkdirat, openat, renameat};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::EngineError;
 use crate::linux::remove::remove_tree;
@@ -45,6 +47,10 @@ pub struct ScratchDir {
     path: PathBuf,
     /// Open since it was made, so that it can be looked at whatever has become of the name.
     dir: OwnedFd,
+    /// When it was made, by its own times.
+    made: Times,
+    /// Whether it was seen to be pristine so long after it was made that any change since would show in its times.
+    is_settled: bool,
 }
 
 impl ScratchRoot {
@@ -85,11 +91,14 @@ impl ScratchRoot {
         let name = name.into();
         mkdirat(&self.root.dir, &name, Mode::RWXU)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = openat(&self.root.dir, &name, flags, Mode::empty())?;
         Ok(ScratchDir {
             path: self.root.path.join(&name),
-            dir: openat(&self.root.dir, &name, flags, Mode::empty())?,
+            made: Times::of(&fstat(&dir)?),
+            dir,
             root: Arc::clone(&self.root),
             name,
+            is_settled: false,
         })
     }
 
@@ -129,14 +138,35 @@ impl ScratchDir {
     /// Whether it is as it was made, so that another call may have it: most calls write no file, and making and
     /// removing a directory costs more than this look.
     #[must_use]
-    pub fn is_pristine(&self) -> bool {
-        let untouched = fstat(&self.dir).is_ok_and(|stat| {
-            // Two links: its name and its own `.`; none once the name is gone. Some file systems count one.
-            (1..=2).contains(&stat.st_nlink)
-                && stat.st_mode & 0o7777 == 0o700
-                && stat.st_uid == rustix::process::geteuid().as_raw()
-        });
-        untouched && self.is_empty()
+    pub fn is_pristine(&mut self) -> bool {
+        let Ok(stat) = fstat(&self.dir) else {
+            return false;
+        };
+        if Times::of(&stat) != self.made {
+            return false;
+        }
+        if self.is_settled {
+            return true;
+        }
+        // Two links: its name and its own `.`; none once the name is gone. Some file systems count one.
+        let is_pristine = (1..=2).contains(&stat.st_nlink)
+            && stat.st_mode & 0o7777 == 0o700
+            && stat.st_uid == rustix::process::geteuid().as_raw()
+            && self.is_empty()
+            && self.has_no_attributes();
+        self.is_settled = is_pristine && self.made.is_long_ago();
+        is_pristine
+    }
+
+    /// Whether nothing is attached to it; file systems that attach nothing say so. A label of the kernel's own stays.
+    fn has_no_attributes(&self) -> bool {
+        let mut names = [0; 256];
+        match flistxattr(&self.dir, &mut names) {
+            Ok(length) => names[..length]
+                .split_inclusive(|byte| *byte == 0)
+                .all(|name| name.starts_with(b"security.")),
+            Err(error) => error == Errno::NOTSUP,
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -158,6 +188,30 @@ impl ScratchDir {
     /// call's path.
     pub fn remove(self) -> io::Result<()> {
         remove_tree(&self.root.dir, &self.name)
+    }
+}
+
+/// When a directory was last written to and last changed, in seconds and nanoseconds. Whatever is made, removed or set in it
+/// changes the latter, which nobody can set.
+#[derive(Debug, PartialEq, Eq)]
+struct Times {
+    written: (i64, u64),
+    changed: (i64, u64),
+}
+
+impl Times {
+    fn of(stat: &Stat) -> Self {
+        Self {
+            written: (stat.st_mtime, stat.st_mtime_nsec),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    /// Whether a change now would be noted under another time: kernels count those in steps of some milliseconds, file systems
+    /// at worst in seconds.
+    fn is_long_ago(&self) -> bool {
+        let now = clock_gettime(ClockId::Realtime).tv_sec;
+        now.saturating_sub(self.changed.0) > 2
     }
 }
 
@@ -230,7 +284,7 @@ impl DeadRoot {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use tempfile::TempDir;
 
@@ -257,6 +311,62 @@ mod tests {
             assert_eq!(fs::metadata(dir).unwrap().mode() & 0o7777, 0o700);
         }
         assert!(root.make(1).is_err(), "a directory is never shared");
+    }
+
+    /// EX-36: however quickly it is done, and whether or not it is undone.
+    #[test]
+    fn a_directory_that_was_changed_is_not_pristine() {
+        let (_parent, spill) = spill();
+        let root = ScratchRoot::create(&spill).unwrap();
+        let is_pristine_after = |name: &str, change: &dyn Fn(&Path)| {
+            let mut dir = root.make_named(name).unwrap();
+            assert!(dir.is_pristine(), "{name}");
+            change(dir.path());
+            let is_pristine = dir.is_pristine();
+            dir.is_settled = is_pristine;
+            assert_eq!(dir.is_pristine(), is_pristine, "{name}");
+            is_pristine
+        };
+        assert!(is_pristine_after("nothing", &|_| ()));
+        assert!(is_pristine_after("read", &|path| {
+            assert_eq!(fs::read_dir(path).unwrap().count(), 0);
+        }));
+        let file = |path: &Path| fs::write(path.join("file"), b"x").unwrap();
+        assert!(!is_pristine_after("file", &file));
+        let mode = |path: &Path| fs::set_permissions(path, PermissionsExt::from_mode(0o755));
+        assert!(!is_pristine_after("mode", &|path| mode(path).unwrap()));
+        let time = |path: &Path| {
+            let dir = File::open(path)?;
+            dir.set_modified(std::time::UNIX_EPOCH)
+        };
+        assert!(!is_pristine_after("time", &|path| time(path).unwrap()));
+        assert!(!is_pristine_after("gone", &|path| fs::remove_dir(path).unwrap()));
+        assert!(!is_pristine_after("attribute", &|path| {
+            let name = "user.fairtrial";
+            match rustix::fs::setxattr(path, name, b"x", rustix::fs::XattrFlags::empty()) {
+                Ok(()) => {}
+                Err(Errno::NOTSUP) => file(path), // nothing can be attached there
+                Err(error) => panic!("{error}"),
+            }
+        }));
+    }
+
+    /// EX-36: one that was looked at long after it was made is known by its times alone.
+    #[test]
+    fn a_change_of_a_settled_directory_shows() {
+        let (_parent, spill) = spill();
+        let root = ScratchRoot::create(&spill).unwrap();
+        let mut dir = root.make(1).unwrap();
+        let is_a_step_later = |n| root.make(n).unwrap().made != dir.made;
+        assert!(
+            (2..10_000_000).any(is_a_step_later),
+            "the kernel's clock stands"
+        );
+        dir.is_settled = true;
+        assert!(dir.is_pristine());
+        fs::write(dir.path().join("file"), b"x").unwrap();
+        fs::remove_file(dir.path().join("file")).unwrap();
+        assert!(!dir.is_pristine());
     }
 
     /// EX-21

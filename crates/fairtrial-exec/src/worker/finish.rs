@@ -179,10 +179,11 @@ impl Worker {
 
     /// Takes back a call's directory: an untouched one for the next call, others go.
     pub(crate) fn keep_scratch(&mut self, scratch: Option<ScratchDir>) {
-        match scratch {
-            Some(scratch) if scratch.is_pristine() => self.own_scratch.push(scratch),
-            Some(scratch) => self.site.context.remove_scratch(scratch),
-            None => {}
+        let Some(mut scratch) = scratch else { return };
+        if scratch.is_pristine() {
+            self.own_scratch.push(scratch);
+        } else {
+            self.site.context.remove_scratch(scratch);
         }
     }
 
