@@ -25,6 +25,8 @@ macro_rules! operations {
     };
 }
 
+const QUEUE: &str = include_str!("queue.lua");
+const PLAIN: &str = include_str!("plain.lua");
 const COMMON: &str = include_str!("common.lua");
 const LEASING: &str = include_str!("leasing.lua");
 
@@ -32,7 +34,7 @@ const LEASING: &str = include_str!("leasing.lua");
 fn on_queue(before: &[&str], operation: &str) -> String {
     let before = before.concat();
     format!(
-        "{before}\nlocal function operation()\n{operation}\nend\nlocal answer = operation()\ntell()\nreturn answer\n"
+        "{QUEUE}{before}\nlocal function operation()\n{operation}\nend\nlocal answer = operation()\ntell()\nreturn answer\n"
     )
 }
 
@@ -44,7 +46,7 @@ operations! {
     LEASE = "lease" after [COMMON, LEASING];
     WAITS = "waits" after [COMMON];
     RENEW = "renew" after [COMMON];
-    COMMIT = "commit" after [COMMON, LEASING];
+    COMMIT = "commit" after [PLAIN, COMMON, LEASING];
     RELEASE = "release" after [COMMON];
     REAP = "reap" after [COMMON];
     CANCEL = "cancel" after [COMMON];
@@ -52,8 +54,8 @@ operations! {
     PAUSE = "pause" after [COMMON];
     EXPIRE = "expire" after [COMMON];
     CHECK = "check" after [COMMON];
-    COLLECT = "collect" after [COMMON];
-    PIN = "pin" after [COMMON];
+    COLLECT = "collect" after [];
+    PIN = "pin" after [];
     HELD = "held" after [COMMON];
     ANNOUNCE = "announce";
     REMOVE_NODE = "remove_node";

@@ -1,12 +1,12 @@
 -- ARGV: of each task its id, class, queue timeout in ms (-1: none) and envelope. An answer for each.
 local answers, ids = {}, {}
 for i = 2, #ARGV, 4 do ids[#ids + 1] = ARGV[i] end
-local meta = redis.call('HMGET', META, 'state', 'max_queue', told('cpu'), told('timing'))
+local meta = redis.call('HMGET', META, 'state', 'max_queue', told('cpu'), told('timing'), 'timed')
 if meta[1] ~= 'open' and meta[1] ~= 'paused' then
   for i = 1, #ids do answers[i] = 'closed' end
   return answers
 end
-local has_hint = { cpu = meta[3], timing = meta[4] }
+local has_hint, is_timed = { cpu = meta[3], timing = meta[4] }, meta[5]
 local results = redis.call('HMGET', RES, unpack(ids))
 local tasks = redis.call('HMGET', TASK, unpack(ids))
 local room = tonumber(meta[2]) - redis.call('HLEN', TASK) / 2 - redis.call('HLEN', RES)
@@ -29,6 +29,10 @@ local function add(task, class, timeout, envelope)
     records[#records + 1] = each
   end
   event('submit', task)
+  if timeout >= 0 and not is_timed then
+    redis.call('HSET', META, 'timed', 1) -- a note that entries may wait too long
+    is_timed = true
+  end
   if not has_hint[class] then
     redis.call('HSET', META, told(class), 1)
     wake(class)

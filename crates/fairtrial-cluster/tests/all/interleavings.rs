@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use fairtrial_cluster::{
-    Class, Committed, Dispatch, Lease, Leased, MemoryDispatch, Place, Refusal, Release, StreamId,
-    Task, TaskId, Terms,
+    Class, Committed, Dispatch, Lease, Leased, MemoryDispatch, NewEvent, Place, Refusal, Release,
+    StreamId, Task, TaskId, Terms,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -42,7 +42,16 @@ enum Step {
     Keep(usize),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+/// What a queue is like.
+#[derive(Clone, Copy, Debug)]
+enum Manner {
+    /// Few may run at a time, and some wait for so long only.
+    Bounded,
+    /// As most are: a commit may go the short way (`plain.lua`).
+    Plain,
+}
+
+fn steps() -> impl Strategy<Value = (Manner, Vec<Step>)> {
     let key = || 0..KEYS.len();
     let lease = || 0..64_usize;
     let step = prop_oneof![
@@ -50,7 +59,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         10 => (0..AGENTS.len()).prop_map(Step::Lease),
         2 => lease().prop_map(Step::Renew),
         5 => lease().prop_map(Step::Commit),
-        2 => lease().prop_map(Step::CommitAndLease),
+        5 => lease().prop_map(Step::CommitAndLease),
         4 => (lease(), 0..4_u8).prop_map(|(at, how)| Step::Release(at, how)),
         4 => (0..8_u8).prop_map(Step::Reap),
         2 => key().prop_map(Step::Cancel),
@@ -61,22 +70,25 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => lease().prop_map(Step::Delete),
         1 => key().prop_map(Step::Keep),
     ];
-    proptest::collection::vec(step, 1..60)
+    let manner = prop_oneof![Just(Manner::Bounded), Just(Manner::Plain)];
+    (manner, proptest::collection::vec(step, 1..60))
 }
 
 /// A stage, and the leases there ever were on it.
 struct Course<'a, S> {
     stage: &'a S,
+    manner: Manner,
     leases: Vec<Lease>,
     results: HashMap<TaskId, Vec<u8>>,
 }
 
 impl<'a, S: Stage> Course<'a, S> {
-    async fn begin(stage: &'a S) -> Self {
+    async fn begin(stage: &'a S, manner: Manner) -> Self {
         stage.flush().await;
-        open(stage.dispatch(), &course_terms()).await;
+        open(stage.dispatch(), &manner.terms()).await;
         Self {
             stage,
+            manner,
             leases: Vec::new(),
             results: HashMap::new(),
         }
@@ -89,7 +101,10 @@ impl<'a, S: Stage> Course<'a, S> {
         match step {
             Step::Submit(key) => format!(
                 "{:?}",
-                dispatch.submit(&queue(), &course_task(*key)).await.unwrap()
+                dispatch
+                    .submit(&queue(), &self.manner.task(*key))
+                    .await
+                    .unwrap()
             ),
             Step::Lease(agent) => {
                 let leased = try_lease(dispatch, &slot(AGENTS[*agent])).await;
@@ -129,12 +144,12 @@ impl<'a, S: Stage> Course<'a, S> {
                 format!("{:?}", reap(dispatch, &live).await)
             }
             Step::Cancel(key) => {
-                let id = course_task(*key).id;
+                let id = self.manner.task(*key).id;
                 format!("{:?}", dispatch.cancel(&queue(), &id).await.unwrap())
             }
             Step::CancelQueue => format!("{:?}", dispatch.cancel_queue(&queue()).await.unwrap()),
             Step::Open => {
-                open(dispatch, &course_terms()).await;
+                open(dispatch, &self.manner.terms()).await;
                 String::new()
             }
             Step::Pause(paused) => dispatch.pause(&queue(), *paused).await.unwrap().to_string(),
@@ -154,7 +169,7 @@ impl<'a, S: Stage> Course<'a, S> {
                 String::new()
             }
             Step::Keep(key) => {
-                let id = course_task(*key).id;
+                let id = self.manner.task(*key).id;
                 self.results.remove(&id);
                 let found = dispatch
                     .collect(
@@ -184,7 +199,9 @@ impl<'a, S: Stage> Course<'a, S> {
     /// Where each task is; and that no result changes while nobody drops it.
     async fn look(&mut self) -> Result<Vec<Place>, TestCaseError> {
         let dispatch = self.stage.dispatch();
-        let ids: Vec<TaskId> = (0..KEYS.len()).map(|key| course_task(key).id).collect();
+        let ids: Vec<TaskId> = (0..KEYS.len())
+            .map(|key| self.manner.task(key).id)
+            .collect();
         for (id, result) in dispatch.collect(&queue(), &ids, &[]).await.unwrap() {
             let before = self.results.entry(id).or_insert_with(|| result.clone());
             prop_assert_eq!(&*before, &result, "a result changed");
@@ -194,12 +211,36 @@ impl<'a, S: Stage> Course<'a, S> {
         Ok(dispatch.check(&queue(), &ids).await.unwrap())
     }
 
+    /// All events; what they say as JSON, in which the order of names does not matter.
+    async fn told(&self) -> Vec<(String, Option<TaskId>, Option<String>, serde_json::Value)> {
+        let events = self.events().await.into_iter();
+        let shown = events.map(
+            |NewEvent {
+                 name,
+                 task,
+                 agent,
+                 data,
+             }| {
+                let data = serde_json::from_str(&data).unwrap_or_default();
+                (name, task, agent, data)
+            },
+        );
+        shown.collect()
+    }
+
+    async fn events(&self) -> Vec<NewEvent> {
+        let (dispatch, queue) = (self.stage.dispatch(), queue());
+        let all = dispatch.events(&queue, StreamId::START, Duration::ZERO);
+        let stored = all.await.unwrap().events.into_iter();
+        stored.map(|stored| stored.event).collect()
+    }
+
     /// One agent does all that is left; then nothing is, and each submission has one end.
     async fn finish(&mut self) -> Result<(), TestCaseError> {
         let dispatch = self.stage.dispatch();
         let roomy = Terms {
             max_queue: 100,
-            ..course_terms()
+            ..self.manner.terms()
         };
         open(dispatch, &roomy).await;
         self.stage.pass(PAST).await;
@@ -221,7 +262,10 @@ impl<'a, S: Stage> Course<'a, S> {
             .enumerate()
             .filter(|(_, place)| **place == Place::Missing);
         for (key, _) in queued_again {
-            dispatch.submit(&queue(), &course_task(key)).await.unwrap();
+            dispatch
+                .submit(&queue(), &self.manner.task(key))
+                .await
+                .unwrap();
             if let Leased::Task { lease, .. } = try_lease(dispatch, &fresh).await {
                 dispatch.commit(&commit(&lease)).await.unwrap();
             }
@@ -229,37 +273,31 @@ impl<'a, S: Stage> Course<'a, S> {
         prop_assert_eq!(self.look().await?, vec![Place::Done; KEYS.len()]);
         let status = dispatch.queue_status(&queue()).await.unwrap().unwrap();
         prop_assert_eq!((status.queued, status.leased, status.parked), (0, 0, 0));
-        let told = dispatch
-            .events(&queue(), StreamId::START, Duration::ZERO)
-            .await
-            .unwrap()
-            .events;
-        let count = |name: &str| {
-            told.iter()
-                .filter(|stored| stored.event.name == name)
-                .count()
-        };
+        let told = self.events().await;
+        let count = |name: &str| told.iter().filter(|event| event.name == name).count();
         prop_assert_eq!(count("submit"), count("complete"));
         prop_assert_eq!(status.recorded as usize, count("complete"));
         Ok(())
     }
 }
 
-fn course_terms() -> Terms {
-    Terms {
-        max_queue: 5,
-        max_deliver: MAX_DELIVER,
-        max_inflight: Some(2),
-        lease: LONG_LEASE,
-        ..terms()
+impl Manner {
+    fn terms(self) -> Terms {
+        Terms {
+            max_queue: 5,
+            max_deliver: MAX_DELIVER,
+            max_inflight: matches!(self, Self::Bounded).then_some(2),
+            lease: LONG_LEASE,
+            ..terms()
+        }
     }
-}
 
-fn course_task(key: usize) -> Task {
-    let hurry = key.is_multiple_of(3).then_some(Duration::from_secs(1_900));
-    Task {
-        queue_timeout: hurry,
-        ..task(KEYS[key])
+    fn task(self, key: usize) -> Task {
+        let hurries = matches!(self, Self::Bounded) && key.is_multiple_of(3);
+        Task {
+            queue_timeout: hurries.then_some(Duration::from_secs(1_900)),
+            ..task(KEYS[key])
+        }
     }
 }
 
@@ -293,7 +331,7 @@ fn shown(committed: &Committed) -> String {
     }
 }
 
-fn run(cases: u32, one: impl Fn(Vec<Step>) -> Result<(), TestCaseError>) {
+fn run(cases: u32, one: impl Fn((Manner, Vec<Step>)) -> Result<(), TestCaseError>) {
     let config = Config {
         cases,
         failure_persistence: None,
@@ -314,9 +352,9 @@ fn runtime() -> tokio::runtime::Runtime {
 #[test]
 fn in_memory_each_task_has_one_result_whatever_happens() {
     let (runtime, stage) = (runtime(), MemoryDispatch::new());
-    run(400, |steps| {
+    run(400, |(manner, steps)| {
         runtime.block_on(async {
-            let mut course = Course::begin(&stage).await;
+            let mut course = Course::begin(&stage, manner).await;
             for step in &steps {
                 course.take(step).await;
                 course.look().await?;
@@ -333,11 +371,11 @@ fn the_server_answers_as_the_model_does() {
     let Some(stage) = runtime.block_on(async { RedisStage::start() }) else {
         return;
     };
-    run(40, |steps| {
+    run(60, |(manner, steps)| {
         let model = MemoryDispatch::new();
         runtime.block_on(async {
-            let mut expected = Course::begin(&model).await;
-            let mut real = Course::begin(&stage).await;
+            let mut expected = Course::begin(&model, manner).await;
+            let mut real = Course::begin(&stage, manner).await;
             for step in &steps {
                 prop_assert_eq!(
                     real.take(step).await,
@@ -352,6 +390,7 @@ fn the_server_answers_as_the_model_does() {
                     step
                 );
             }
+            prop_assert_eq!(real.told().await, expected.told().await);
             expected.finish().await?;
             real.finish().await
         })
