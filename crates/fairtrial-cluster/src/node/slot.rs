@@ -1,5 +1,6 @@
 //! One slot: asks for a task when it is free, has it run, and tells what came of it.
 
+use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -160,54 +161,59 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     }
 
     /// Runs a task and tells what came of it; the next one, if that came with it.
-    async fn see_through(self: &Rc<Self>, held: Held, consumer: &Consumer) -> Option<Held> {
+    async fn see_through(&self, held: Held, consumer: &Consumer) -> Option<Held> {
         let place = (held.lease.queue.clone(), held.lease.task.clone());
-        let cancel = Rc::new(Notify::new());
+        let (cancel, lost) = (Rc::new(Notify::new()), Notify::new());
         self.running
             .borrow_mut()
             .insert(place.clone(), cancel.clone());
-        let lost = Rc::new(Notify::new());
-        let renewing = tokio::task::spawn_local(self.clone().renew(
-            held.lease.clone(),
-            held.renew_every,
-            cancel.clone(),
-            lost.clone(),
-        ));
-        let ran = self.run_trial(&held, &cancel, &lost).await;
-        let next = match ran {
-            Ran::Committable(ended) => self.commit(held, ended, consumer).await,
+        let (lease, every) = (held.lease.clone(), held.renew_every);
+        let next = tokio::select! {
+            biased;
+            next = self.run_and_tell(held, &cancel, &lost, consumer) => next,
+            never = self.renew(&lease, every, &cancel, &lost) => match never {},
+        };
+        self.running.borrow_mut().remove(&place);
+        next
+    }
+
+    async fn run_and_tell(
+        &self,
+        held: Held,
+        cancel: &Notify,
+        lost: &Notify,
+        consumer: &Consumer,
+    ) -> Option<Held> {
+        match self.run_trial(&held, cancel, lost).await {
+            Ran::Committable(ended) => return self.commit(held, ended, consumer).await,
             Ran::Back(release) => {
                 drop(held.place);
                 self.workers.borrow_mut().give_up(&held.lease);
                 self.release(&held.lease, &release).await;
-                None
             }
             Ran::Lost => {
                 drop(held.place);
                 self.workers.borrow_mut().give_up(&held.lease);
                 self.tell_fenced(&held.lease).await;
-                None
             }
-        };
-        renewing.abort();
-        self.running.borrow_mut().remove(&place);
-        next
+        }
+        None
     }
 
-    /// Keeps the lease, by its own timer (CL-5).
+    /// Keeps the lease, by its own timer (CL-5), until that is of no use.
     async fn renew(
-        self: Rc<Self>,
-        lease: Lease,
+        &self,
+        lease: &Lease,
         every: Duration,
-        cancel: Rc<Notify>,
-        lost: Rc<Notify>,
-    ) {
+        cancel: &Notify,
+        lost: &Notify,
+    ) -> Infallible {
         let mut backoff = Backoff::default();
         let mut wait = every;
         loop {
             tokio::time::sleep(wait).await;
             wait = every;
-            match self.dispatch.renew(&lease).await {
+            match self.dispatch.renew(lease).await {
                 Ok(Renewed::Ok) => {
                     self.reached();
                     backoff = Backoff::default();
@@ -215,7 +221,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 Ok(Renewed::Cancel) => cancel.notify_one(),
                 Ok(Renewed::Lost) => {
                     lost.notify_one();
-                    return;
+                    return std::future::pending().await;
                 }
                 Err(error) => {
                     self.missed(error);
