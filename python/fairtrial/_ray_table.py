@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 
 @dataclass
@@ -35,7 +36,7 @@ class Node:
 
 @dataclass
 class Unserved:
-    """How long tasks have waited because no node is up, and whether that was said (CL-38)."""
+    """How long tasks have waited because no node that is up takes them, and whether that was said (CL-38)."""
 
     patience_s: float  # nodes may take so long before it is worth a word
     since: float | None = None
@@ -179,8 +180,10 @@ class Table:
         return [task for task in self._queue if self.nodes and not self.nodes.keys() - task.refusals.keys()]
 
     def is_served(self) -> bool:
-        """Whether there is somebody who runs tasks."""
-        return any(node.is_up for node in self.nodes.values())
+        """Whether each task has a node that is up and did not refuse it."""
+        up = {name for name, node in self.nodes.items() if node.is_up}
+        came_back = takewhile(lambda task: task.attempt > 0, self._queue)  # they stand before all others
+        return bool(up) and all(up - task.refusals.keys() for task in came_back)
 
     def overdue(self, now: float) -> list[Task]:
         """Queued tasks that waited too long. One that ran before has begun, and waits as long as it takes."""

@@ -139,6 +139,21 @@ def test_a_refused_task_still_may_wait_so_long_only():
     assert [task.call for task in made.overdue(5.0)] == [1]
 
 
+def test_a_task_that_all_who_are_up_refused_is_not_served():
+    """CL-38: whatever else they run."""
+    made = table(1, 1)
+    made.set_up("n1", False)
+    assert made.is_served()
+    submitted(made, 3)
+    assert started(made) == [(1, "n0")]
+    assert made.is_served(), "it runs, and the others wait their turn"
+    assert made.try_elsewhere(made.returned(1, 1), "no such program")
+    assert started(made) == [(2, "n0")]
+    assert not made.is_served()
+    made.set_up("n1", True)
+    assert made.is_served()
+
+
 def test_that_tasks_wait_is_said_once_and_again_when_they_wait_anew():
     """CL-38"""
     unserved = Unserved(patience_s=5.0)
