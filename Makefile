@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 FAIRTRIAL := target/release/fairtrial
+# That of the package's library, here and in the wheel. `make test` takes the tests' own, which is built in half the time.
+export PROFILE ?= release
 
 .PHONY: build demo package test hostile torture chaos check foreign dre lint bench fairness docs clean
 
@@ -21,7 +23,7 @@ $(VENV)/.done: requirements-test.txt python/tests/package/requirements.txt
 # The Python package, importable by the virtual environment's interpreter. One build serves every Python (abi3), and
 # the wheel that `make check` looks at.
 package: $(VENV)/.done
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(VENV)/bin/maturin develop --quiet --release
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(VENV)/bin/maturin develop --quiet --profile $(PROFILE)
 
 test: $(VENV)/.done
 	bash .ci/test

@@ -27,9 +27,8 @@ print("a call ran from the installed wheel")
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         there = Path(directory)
-        run(
-            [sys.executable, "-m", "maturin", "build", "--quiet", "--release", "--out", str(there / "wheels")], cwd=ROOT
-        )
+        build = ["-m", "maturin", "build", "--quiet", "--profile", os.environ.get("PROFILE", "release")]
+        run([sys.executable, *build, "--out", str(there / "wheels")], cwd=ROOT)
         (wheel,) = (there / "wheels").glob("*.whl")
         look_at(wheel)
         download = ["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "cloudpickle"]
