@@ -303,6 +303,13 @@ impl Call {
         }
     }
 
+    /// Whether its worker serves no other call.
+    #[must_use]
+    pub fn has_its_own_worker(&self) -> bool {
+        let python = self.python();
+        python.is_none_or(|terms| terms.isolation == Isolation::Fresh)
+    }
+
     /// As [`Call::python`], to change them.
     pub fn python_mut(&mut self) -> Option<&mut PythonTerms> {
         match &mut self.work {

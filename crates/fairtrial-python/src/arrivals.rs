@@ -6,9 +6,7 @@ use std::time::Duration;
 use fairtrial_cluster::envelope::{ErrorCode, TaskError};
 use fairtrial_cluster::parcel::{self, Attempt, Reply};
 use fairtrial_cluster::{BlobStore, TreeCache};
-use fairtrial_exec::{
-    Answer, Backend as _, Call, EngineError, Isolation, Listener, LocalConfig, Streams,
-};
+use fairtrial_exec::{Answer, Backend as _, EngineError, Listener, LocalConfig, Streams};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -164,7 +162,7 @@ impl Arrivals {
         let slot = Arc::<Slot>::default();
         let listener = hold.until_ended(Box::new(Noting {
             teller: Teller(slot.clone()),
-            is_own: has_its_own_worker(&call),
+            is_own: call.has_its_own_worker(),
             begun: Arc::clone(&arrived.begun),
             lookout: Arc::clone(&self.lookout),
         }));
@@ -268,12 +266,6 @@ impl Listener for Noting {
     fn ended(self: Box<Self>, answer: Answer) {
         Box::new(self.teller).ended(answer);
     }
-}
-
-/// Whether its worker serves no other call.
-fn has_its_own_worker(call: &Call) -> bool {
-    let python = call.python();
-    python.is_none_or(|terms| terms.isolation == Isolation::Fresh)
 }
 
 /// Nobody of the same user may look into this process from now on: its environment may hold the cluster's token.

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fairtrial_exec::{
-    Answer, Arguments, Call, EngineError, Execution, Isolation, Level, Listener, Outcome, Sandbox,
-    Streams, Verdict,
+    Answer, Arguments, Call, EngineError, Execution, Level, Listener, Outcome, Sandbox, Streams,
+    Verdict,
 };
 use serde_json::json;
 use tokio::sync::{Notify, oneshot};
@@ -78,7 +78,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             Ok(ready) => ready,
             Err(why) => return self.not_run(held, &why),
         };
-        let is_own = has_its_own_worker(&ready.call);
+        let is_own = ready.call.has_its_own_worker();
         let (mut execution, began) = match self.begin(ready.call, &held.lease) {
             Ok(begun) => begun,
             Err(EngineError::InvalidCall(invalid)) => {
@@ -334,12 +334,6 @@ pub(super) async fn sealed(outcome: Outcome, lease: &Lease) -> Sealed {
         return ResultEnvelope::seal(outcome, token, &consumer);
     }
     aside(move || ResultEnvelope::seal(outcome, token, &consumer)).await
-}
-
-/// Whether its worker serves no other call.
-fn has_its_own_worker(call: &Call) -> bool {
-    let python = call.python();
-    python.is_none_or(|terms| terms.isolation == Isolation::Fresh)
 }
 
 /// A task that was cancelled before it began.

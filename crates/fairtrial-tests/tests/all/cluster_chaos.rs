@@ -10,6 +10,8 @@ use fairtrial_tests::{RedisServer, Running, Shell, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value as Json, json};
 
+use super::cluster_words::records;
+
 /// An agent that serves from there.
 fn agent(shell: &Shell, url: &str, name: &str, more: &[&str]) -> Running {
     let words = ["agent", "--redis", url, "--slots", "1", "--name", name];
@@ -28,13 +30,6 @@ fn number(shell: &Shell, url: &str, what: &str) -> u64 {
         .run();
     let told: Json = serde_json::from_str(&told.stdout).unwrap_or(Json::Null);
     told["queues"][0][what].as_u64().unwrap_or(0)
-}
-
-fn records(text: &str) -> Vec<Json> {
-    let records = text
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("a record"));
-    records.collect()
 }
 
 fn socket_of(server: &RedisServer) -> PathBuf {

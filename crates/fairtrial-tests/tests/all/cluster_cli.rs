@@ -1,41 +1,22 @@
 //! `fairtrial agent`, `--backend` and `status --cluster` with a real server: agents are processes, and are killed.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use fairtrial_tests::{RedisServer, Running, Shell, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value as Json, json};
 
-/// An agent that serves.
+use super::cluster_words::{self, records, status};
+
+/// An agent of one slot that serves; it finds lost leases soon.
 fn agent(shell: &Shell, server: &RedisServer, name: &str) -> Running {
-    let url = server.url();
-    let words = ["agent", "--redis", &url, "--slots", "1", "--name", name];
-    let terms = ["--sandbox", "none", "--open-server-ok", "--lease", "3s"];
-    let mut agent = shell.fairtrial(words.into_iter().chain(terms)).start();
-    let line = agent.error_line();
-    assert!(line.contains(&format!("agent {name} serves")), "{line}");
-    agent
+    cluster_words::agent(shell, server, name, &["--slots", "1", "--lease", "3s"])
 }
 
 /// The backend's URL; a lost lease is soon found, and yet not lost because the machine is busy.
 fn backend(server: &RedisServer) -> String {
     format!("{}?lease=3s", server.url())
-}
-
-fn status(shell: &Shell, server: &RedisServer) -> Json {
-    let url = server.url();
-    let status = shell
-        .fairtrial(["status", "--cluster", &url, "--json"])
-        .run();
-    assert_eq!(status.code, Some(0), "{status:?}");
-    serde_json::from_str(&status.stdout).expect("JSON")
-}
-
-fn records(text: &str) -> Vec<Json> {
-    let records = text
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("a record"));
-    records.collect()
 }
 
 /// What does not depend on where and when it ran.
@@ -360,4 +341,55 @@ fn bad_usage_is_told_in_one_line() {
         assert_eq!(lines, 1, "{words:?}: {}", refused.stderr);
         assert!(!refused.stderr.contains("secret"), "{}", refused.stderr);
     }
+}
+
+const PLAIN_STUDY: &str = "study_id: again
+title: Again
+factors: {f: [1, 2]}
+agents: {a: {python: 'agent.py:go', isolation: fresh}}
+problems: {p: {payload: {x: 1}}}
+run_budget: {replicates: 4}
+seed_policy: {base_seed: 5}
+";
+
+/// CL-32, CL-56: who goes on with a killed run finds what agents did meanwhile, and nothing is run again; who begins anew
+/// finds nothing of it.
+#[tokio::test]
+async fn a_new_run_of_a_study_takes_no_result_of_an_earlier_one() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    let ran = shell.write("ran", "");
+    let program = format!(
+        "def go(run):\n    open({:?}, 'a').write('x')\n    return {{'output': {{'v': 1}}}}",
+        ran.display().to_string()
+    );
+    shell.write("study/study.yaml", PLAIN_STUDY);
+    shell.write("study/agent.py", &program);
+    let _agent = agent(&shell, &server, "one");
+    let url = backend(&server);
+    let run = |out| {
+        let words = ["run", "study/study.yaml", "--out", out, "--backend", &url];
+        shell.fairtrial(words).patience(Duration::from_secs(120))
+    };
+    let killed = run("killed").start();
+    let known = |names: &[&str]| {
+        let queue = status(&shell, &server)["queues"][0].clone();
+        let counts = names.iter().filter_map(|name| queue[name].as_u64());
+        counts.sum::<u64>()
+    };
+    let submitted = || known(&["queued", "leased", "recorded"]) == 8;
+    wait_until("all was submitted", submitted).await;
+    killed.signal(Signal::KILL);
+    wait_until("agents have done the rest", || known(&["recorded"]) == 8).await;
+    assert_eq!(shell.size("ran"), 8);
+    let anew = run("anew").run();
+    assert!(anew.stdout.contains("8 success"), "{anew:?}");
+    assert_eq!(shell.size("ran"), 16, "each was run anew");
+    let words = ["resume", "killed", "--backend", &url];
+    let resume = shell.fairtrial(words).patience(Duration::from_secs(120));
+    let resumed = resume.run();
+    assert!(resumed.stdout.contains("8 success"), "{resumed:?}");
+    assert_eq!(shell.size("ran"), 16, "nothing was run again");
 }

@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
-use fairtrial_cluster::{
-    Class, ClusterBackend, ClusterConfig, Endpoint, OnFull, QueueName, RedisDispatch,
-};
+use fairtrial_cluster::{Class, ClusterBackend, ClusterConfig, OnFull, QueueName, RedisDispatch};
 use fairtrial_exec::{
     Backend, Call, Level, PickledWork, PythonTerms, ResultFormat, Sandbox, Shutdown, SpillDir,
     SpillPolicy, Verdict, Work,
 };
-use fairtrial_tests::{RedisServer, Shell, arguments};
+use fairtrial_tests::{RedisServer, Shell, arguments, bare};
 
-/// A coordinator in this process.
-fn coordinator(shell: &Shell, server: &RedisServer) -> ClusterBackend<RedisDispatch> {
-    let endpoint = Endpoint::parse(&server.url()).expect("a URL");
+use super::cluster_words::{agent, dispatch};
+
+/// A coordinator in this process, which pickles by that Python.
+fn coordinator(
+    shell: &Shell,
+    server: &RedisServer,
+    python: Option<&str>,
+) -> ClusterBackend<RedisDispatch> {
     let config = ClusterConfig {
         queue: QueueName::new("pickles").expect("a name"),
         named: false,
@@ -29,13 +32,18 @@ fn coordinator(shell: &Shell, server: &RedisServer) -> ClusterBackend<RedisDispa
             memfd_cap_bytes: u64::MAX,
             memory_limit_bytes: None,
         },
-        python: None,
+        python: python.map(str::to_owned),
     };
-    ClusterBackend::new(
-        RedisDispatch::new(endpoint).expect("an address"),
-        None,
-        config,
-    )
+    ClusterBackend::new(dispatch(server), None, config)
+}
+
+fn pickled(body: Vec<u8>) -> Call {
+    let python = PythonTerms {
+        result: ResultFormat::Data,
+        ..PythonTerms::default()
+    };
+    let body = body.into();
+    Call::new(Work::Pickled(PickledWork { body, python }))
 }
 
 /// `repr(exec(code))`, in protocol 0: the code runs when it is loaded.
@@ -54,38 +62,19 @@ async fn neither_coordinator_nor_agent_loads_a_pickle() {
         return;
     };
     let shell = Shell::new();
-    let url = server.url();
-    let words = [
-        "agent",
-        "--redis",
-        &url,
-        "--slots",
-        "1",
-        "--sandbox",
-        "none",
-        "--open-server-ok",
-    ];
-    let mut agent = shell.fairtrial(words).start();
-    assert!(agent.error_line().contains("serves"));
-    let backend = coordinator(&shell, &server);
+    let _agent = agent(&shell, &server, "one", &["--slots", "1"]);
+    let backend = coordinator(&shell, &server, None);
     let said = shell.path().join("loaded");
     let trace = format!(
         "import os; open('{}', 'a').write('%d ' % os.getpid())",
         said.display()
     );
-    let at_none = |work| {
-        let mut call = Call::new(work);
+    let at_none = |mut call: Call| {
         call.sandbox = Sandbox::new(Level::None);
         call
     };
 
-    let given = backend.execute(at_none(Work::Pickled(PickledWork {
-        body: loaded_with_a_trace(&trace).into(),
-        python: PythonTerms {
-            result: ResultFormat::Data,
-            ..PythonTerms::default()
-        },
-    })));
+    let given = backend.execute(at_none(pickled(loaded_with_a_trace(&trace))));
     let given = given.await.expect("an outcome");
     assert_eq!(given.verdict, Verdict::Ok, "{:?}", given.error);
     let worker = given.metrics.worker_pid.expect("a worker ran it");
@@ -99,12 +88,36 @@ async fn neither_coordinator_nor_agent_loads_a_pickle() {
     let source = format!(
         "class Traced:\n    def __reduce__(self):\n        return (exec, (\"{trace}\",))\ndef f():\n    return Traced()\n"
     );
-    let mut call = at_none(Call::source(&source, "f", arguments("[]")).work);
+    let mut call = at_none(Call::source(&source, "f", arguments("[]")));
     call.python_mut().expect("Python").result = ResultFormat::Pickle;
     let made = backend.execute(call).await.expect("an outcome");
     assert_eq!(made.verdict, Verdict::Ok, "{:?}", made.error);
     assert!(made.value.is_some(), "it came");
     drop(made);
     assert!(!said.exists(), "loaded by {}", shell.read("loaded"));
+    backend.shutdown(Shutdown::now()).await;
+}
+
+/// CL-41, CL-22: what another version of Python pickled is refused by every agent, with what each has; source text needs
+/// no version.
+#[tokio::test]
+async fn what_another_python_pickled_is_refused() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    let _agents = ["one", "two"].map(|name| agent(&shell, &server, name, &["--slots", "1"]));
+    let backend = coordinator(&shell, &server, Some("2.6"));
+    let pickled = pickled(b"never read".to_vec());
+    let refused = backend.execute(pickled).await.expect("an outcome");
+    assert_eq!(refused.verdict, Verdict::SetupFailed);
+    let why = refused.error.expect("a reason").message;
+    for name in ["one", "two"] {
+        let said = format!("{name}: it was pickled by Python 2.6, and `python3` is 3.");
+        assert!(why.contains(&said), "{why}");
+    }
+    let source = bare::source("def f(): return 1", "f", arguments("[]"));
+    let ran = backend.execute(source).await.expect("an outcome");
+    assert_eq!(ran.verdict, Verdict::Ok, "{ran:?}");
     backend.shutdown(Shutdown::now()).await;
 }

@@ -18,20 +18,16 @@ use fairtrial_tests::{RedisServer, Running, Shell, arguments, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value as Json, json};
 
+use super::cluster_words::{self, records, status};
+
 /// An agent that serves.
 fn agent(shell: &Shell, server: &RedisServer, more: &[&str]) -> Running {
     agent_with("1", shell, server, more)
 }
 
 fn agent_with(slots: &str, shell: &Shell, server: &RedisServer, more: &[&str]) -> Running {
-    let url = server.url();
-    let words = ["agent", "--redis", &url, "--name", "one", "--slots", slots];
-    let terms = ["--sandbox", "none", "--open-server-ok", "--lease", "3s"];
-    let words = words.into_iter().chain(terms).chain(more.iter().copied());
-    let mut agent = shell.fairtrial(words).start();
-    let line = agent.error_line();
-    assert!(line.contains("agent one serves"), "{line}");
-    agent
+    let words = [&["--slots", slots, "--lease", "3s"], more].concat();
+    cluster_words::agent(shell, server, "one", &words)
 }
 
 /// A directory that is a store, and its URL.
@@ -62,19 +58,6 @@ fn batch(shell: &Shell, server: &RedisServer, blobs: Option<&str>, calls: &[Json
     }
     let words = ["batch", "calls.jsonl", "--backend", &url];
     shell.fairtrial(words).start()
-}
-
-fn records(text: &str) -> Vec<Json> {
-    let records = text
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("a record"));
-    records.collect()
-}
-
-fn status(shell: &Shell, server: &RedisServer) -> Json {
-    let words = ["status", "--cluster", &server.url(), "--json"];
-    let told = shell.fairtrial(words).run();
-    serde_json::from_str(&told.stdout).unwrap_or(Json::Null)
 }
 
 /// One of the only queue's numbers.

@@ -30,7 +30,18 @@ pub(crate) fn agent(shell: &Shell, server: &RedisServer, name: &str, more: &[&st
 
 /// Calls of a file, handed to the queue `q` on these terms.
 pub(crate) fn batch(shell: &Shell, server: &RedisServer, calls: &str, query: &str) -> Running {
-    let url = format!("{}?queue=q&{query}", server.url());
+    batch_to("q", shell, server, calls, query)
+}
+
+/// As [`batch`], to a queue of this name.
+pub(crate) fn batch_to(
+    queue: &str,
+    shell: &Shell,
+    server: &RedisServer,
+    calls: &str,
+    query: &str,
+) -> Running {
+    let url = format!("{}?queue={queue}&{query}", server.url());
     let batch = shell.fairtrial(["batch", calls, "--backend", &url]);
     batch.patience(Duration::from_secs(120)).start()
 }
@@ -41,6 +52,13 @@ pub(crate) fn status(shell: &Shell, server: &RedisServer) -> Json {
     let status = shell.fairtrial(words).run();
     assert_eq!(status.code, Some(0), "{status:?}");
     serde_json::from_str(&status.stdout).expect("JSON")
+}
+
+/// One number of one queue; none if there is no such queue.
+pub(crate) fn number(shell: &Shell, server: &RedisServer, queue: &str, what: &str) -> Option<u64> {
+    let status = status(shell, server);
+    let mut queues = status["queues"].as_array().expect("queues").iter();
+    queues.find(|found| found["queue"] == queue)?[what].as_u64()
 }
 
 /// An agent as `status` tells of it; null if it does not.

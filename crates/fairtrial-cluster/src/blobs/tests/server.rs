@@ -8,7 +8,7 @@ mod s3;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -172,12 +172,11 @@ impl Shared {
                     if head.header("expect").is_empty() {
                         io::copy(&mut (&mut reader).take(head.length()), &mut io::sink())?;
                     }
-                    return answer(
-                        &mut stream,
-                        status,
-                        "connection: close\r\n",
-                        body.as_bytes(),
-                    );
+                    let closes = "connection: close\r\n";
+                    answer(&mut stream, status, closes, body.as_bytes())?;
+                    // Who waited for a second and sends the body all the same reads the answer after that.
+                    stream.shutdown(Shutdown::Write)?;
+                    return io::copy(&mut reader, &mut io::sink()).map(drop);
                 }
                 _ => (),
             }
