@@ -16,6 +16,7 @@ fn backend(on_full: OnFull) -> ClusterBackend<MemoryDispatch> {
         on_full,
         server_timeout: Duration::from_secs(60),
         lease: Duration::from_secs(30),
+        packs_cwd: false,
         spill: SpillPolicy {
             dir: SpillDir::new(std::env::temp_dir()),
             memfd_cap_bytes: u64::MAX,
@@ -45,4 +46,25 @@ async fn a_full_queue_is_an_error_only_if_that_was_asked_for() {
         let ended = ended.expect("in time").expect("an outcome");
         assert_eq!(ended.verdict, Verdict::Cancelled);
     }
+}
+
+/// CL-56: who is told to end with patience, and then at once, ends at once.
+#[tokio::test]
+async fn the_second_shutdown_may_be_the_quicker_one() {
+    let backend = Arc::new(backend(OnFull::Wait));
+    let call = backend.submit(Call::command(["true"])).expect("taken");
+    let patient = Shutdown {
+        kill_after: Some(Duration::from_secs(3600)),
+        ..Shutdown::default()
+    };
+    let first = backend.shutdown(patient);
+    tokio::pin!(first);
+    assert!(futures_util::poll!(&mut first).is_pending());
+    let both = async { tokio::join!(first, backend.shutdown(Shutdown::now())) };
+    let in_time = tokio::time::timeout(Duration::from_secs(60), both).await;
+    in_time.expect("it ended");
+    assert!(
+        call.await
+            .is_ok_and(|outcome| outcome.verdict == Verdict::Cancelled)
+    );
 }

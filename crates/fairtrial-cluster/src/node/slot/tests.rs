@@ -170,3 +170,16 @@ async fn a_directory_that_is_not_here_ends_as_its_reason_says() {
         assert_eq!(became, becomes, "{shown}");
     }
 }
+
+/// CL-7: `--drain-timeout` is that of all that is still to be done, and not of each part of it.
+#[tokio::test(start_paused = true)]
+async fn what_comes_after_the_drain_is_given_no_second_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (agent, stop) = agent(dir.path());
+    stop.send_replace(Stop::Drain);
+    let told = tokio::time::Instant::now();
+    agent.overdue().await; // the call
+    agent.overdue().await; // its release
+    let taken = told.elapsed();
+    assert!(taken < agent.config.drain_timeout * 2, "{taken:?}");
+}
