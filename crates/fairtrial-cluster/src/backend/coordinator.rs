@@ -308,7 +308,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             named: self.config.named,
             ..Terms::new(super::verdicts::verdicts())
         };
-        let begun = Instant::now();
+        let begun = tokio::time::Instant::now();
         let by = loop {
             let opened = self.dispatch.open(&self.config.queue, &self.owner, &terms);
             let by = match opened.await? {
@@ -492,3 +492,6 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

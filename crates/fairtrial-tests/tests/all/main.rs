@@ -10,6 +10,7 @@ mod cage;
 mod cluster_canaries;
 mod cluster_chaos;
 mod cluster_cli;
+mod cluster_owners;
 mod cluster_pickles;
 mod cluster_recipes;
 mod cluster_results;
