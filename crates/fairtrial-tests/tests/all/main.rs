@@ -14,6 +14,7 @@ mod cluster_owners;
 mod cluster_pickles;
 mod cluster_recipes;
 mod cluster_results;
+mod cluster_secrets;
 mod cluster_signals;
 mod cluster_start;
 mod cluster_status;
