@@ -10,6 +10,8 @@ mod cage;
 mod cluster_canaries;
 mod cluster_chaos;
 mod cluster_cli;
+mod cluster_hints;
+mod cluster_killed;
 mod cluster_owners;
 mod cluster_pickles;
 mod cluster_recipes;
