@@ -1,6 +1,7 @@
 //! Dispatch by a Redis server: each operation one script, whose steps are in `redis/*.lua`. Turns values into arguments
 //! and answers into values, and no more. Connects with the first operation.
 
+mod allowed;
 mod endpoint;
 mod events;
 mod held;

@@ -32,6 +32,8 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     pub(super) async fn read_events(self: Rc<Self>) {
         let mut backoff = Backoff::default();
         let (mut after, mut last) = (None, StreamId::START);
+        // Events may have been missed, or what they were told of.
+        let mut is_unsure = false;
         loop {
             let changed = self.changed.notified();
             let Some(from) = after.or(self.opened.get()) else {
@@ -49,19 +51,20 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                     new.for_each(|event| self.hear(event));
                     last = last.max(after.unwrap_or_default());
                     self.let_events_gather(events.events.len()).await;
-                    if events.gap
-                        && let Err(error) = self.repair().await
-                    {
-                        self.missed(error);
-                    }
+                    is_unsure |= events.gap;
                 }
                 Err(error) => {
                     self.missed(error);
                     after = self.opened.get();
+                    is_unsure = true;
                     tokio::time::sleep(backoff.next()).await;
-                    if let Err(error) = self.repair().await {
-                        self.missed(error);
-                    }
+                }
+            }
+            // A look that failed is taken again: the connection that it needs was cut with the one for events (CL-58).
+            if is_unsure {
+                match self.repair().await {
+                    Ok(()) => is_unsure = false,
+                    Err(error) => self.missed(error),
                 }
             }
         }

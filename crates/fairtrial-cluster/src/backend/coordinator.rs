@@ -322,7 +322,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             named: self.config.named,
             ..Terms::new(super::verdicts::verdicts())
         };
-        let begun = Instant::now();
+        let begun = tokio::time::Instant::now();
         let by = loop {
             let opened = self.dispatch.open(&self.config.queue, &self.owner, &terms);
             let by = match opened.await? {
@@ -507,3 +507,6 @@ impl<D: Dispatch + 'static> Coordinator<D> {
 fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,24 +5,34 @@ use fairtrial_exec::{SpillDir, Verdict};
 use super::*;
 use crate::memory::MemoryDispatch;
 
-fn backend(on_full: OnFull) -> ClusterBackend<MemoryDispatch> {
-    let config = ClusterConfig {
+/// The queue `q`, named, with room for a hundred.
+pub(super) fn config(spill: &std::path::Path) -> ClusterConfig {
+    ClusterConfig {
         queue: QueueName::new("q").expect("a name"),
-        named: false,
+        named: true,
         class: Class::Cpu,
         weight: 1,
-        max_queue: 1,
+        max_queue: 100,
         max_inflight: None,
-        on_full,
+        on_full: OnFull::Wait,
         server_timeout: Duration::from_secs(60),
         lease: Duration::from_secs(30),
         packs_cwd: false,
         spill: SpillPolicy {
-            dir: SpillDir::new(std::env::temp_dir()),
+            dir: SpillDir::new(spill),
             memfd_cap_bytes: u64::MAX,
             memory_limit_bytes: None,
         },
         python: None,
+    }
+}
+
+fn backend(on_full: OnFull) -> ClusterBackend<MemoryDispatch> {
+    let config = ClusterConfig {
+        named: false,
+        max_queue: 1,
+        on_full,
+        ..config(&std::env::temp_dir())
     };
     ClusterBackend::new(MemoryDispatch::new(), None, config)
 }

@@ -4,6 +4,7 @@ use fairtrial_tests::{Finished, RedisServer, ServerTerms, Shell, wait_until};
 
 use rustix::process::Signal;
 
+use super::cluster_canaries::free_port;
 use super::cluster_words::{
     agent, agent_words, batch, batch_to, begun, command, held_calls, is_alive, status,
 };
@@ -30,16 +31,33 @@ fn a_server_that_evicts_is_refused_by_agents_and_coordinators() {
     let Some(server) = RedisServer::start_on(|_| ServerTerms { words, user: None }) else {
         return;
     };
+    assert_refused(&server, &["allkeys-lru", "set it to `noeviction`"]);
+}
+
+/// CL-11
+#[test]
+fn a_redis_cluster_is_refused_by_agents_and_coordinators() {
+    let port = free_port().to_string();
+    let words = ["--cluster-enabled", "yes", "--cluster-port", &port];
+    let words = words.map(str::to_owned).to_vec();
+    let Some(server) = RedisServer::start_on(|_| ServerTerms { words, user: None }) else {
+        return;
+    };
+    assert_refused(&server, &["Redis Cluster", "not supported yet"]);
+}
+
+/// Whoever serves and whoever submits says why not with this server.
+fn assert_refused(server: &RedisServer, says: &[&str]) {
     let shell = Shell::new();
-    let refused = started(&shell, &server, &["--slots", "1"]);
-    assert_ends_in_one_line(&refused, 1, &["allkeys-lru", "set it to `noeviction`"]);
+    let refused = started(&shell, server, &["--slots", "1"]);
+    assert_ends_in_one_line(&refused, 1, says);
     let calls = [serde_json::json!({"id": 1, "argv": ["true"]})];
     shell.write_lines("calls.jsonl", &calls);
     let url = server.url();
     let refused = shell.fairtrial(["batch", "calls.jsonl", "--backend", &url]);
     let refused = refused.run();
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.stderr.contains("allkeys-lru"), "{refused:?}");
+    assert!(refused.stderr.contains(says[0]), "{refused:?}");
 }
 
 /// CL-6

@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fairtrial_exec::{Answer, Captured, Observers, SpillDir, SpillPolicy};
+use fairtrial_exec::{Answer, Captured, Observers};
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::backend::cancelled;
 use crate::backend::coordinator::Outstanding;
-use crate::backend::{ClusterConfig, OnFull, cancelled};
+use crate::backend::tests::config;
 use crate::blobs::BlobStore;
 use crate::memory::MemoryDispatch;
 use crate::names::{Class, QueueName, StreamId, Token};
@@ -16,24 +17,7 @@ use crate::terms::Task;
 
 fn coordinator(store: &Path) -> Rc<Coordinator<MemoryDispatch>> {
     let url = format!("file://{}", store.display());
-    let config = ClusterConfig {
-        queue: QueueName::new("q").expect("a name"),
-        named: true,
-        class: Class::Cpu,
-        weight: 1,
-        max_queue: 100,
-        max_inflight: None,
-        on_full: OnFull::Wait,
-        server_timeout: Duration::from_secs(60),
-        lease: Duration::from_secs(30),
-        packs_cwd: false,
-        spill: SpillPolicy {
-            dir: SpillDir::new(store.join("spill")),
-            memfd_cap_bytes: u64::MAX,
-            memory_limit_bytes: None,
-        },
-        python: None,
-    };
+    let config = config(&store.join("spill"));
     let store = BlobStore::open(&url, &Default::default()).expect("a store");
     let observers = Arc::<Observers>::default();
     Coordinator::new(MemoryDispatch::new(), Some(store), config, observers)

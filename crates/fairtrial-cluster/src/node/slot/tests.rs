@@ -50,6 +50,14 @@ fn queue() -> QueueName {
 
 /// A task that is submitted and leased.
 async fn held(agent: &NodeAgent<MemoryDispatch>) -> (TaskId, Held) {
+    open(agent).await;
+    let task = submit(agent).await;
+    let consumer = agent.config.agent.slot(0);
+    let held = agent.ask_around(&consumer).await.expect("memory answers");
+    (task, held.expect("a task"))
+}
+
+async fn open(agent: &NodeAgent<MemoryDispatch>) {
     let text = String::new;
     let owner = Owner {
         host: "h".into(),
@@ -63,19 +71,43 @@ async fn held(agent: &NodeAgent<MemoryDispatch>) -> (TaskId, Held) {
         setup_failed: text(),
         invalid: text(),
     });
+    let opened = agent.dispatch.open(&queue(), &owner, &terms).await;
+    opened.expect("it is open");
+}
+
+async fn submit(agent: &NodeAgent<MemoryDispatch>) -> TaskId {
     let task = Task {
         id: TaskId::of(&queue(), "key", b"{}"),
         class: Class::Cpu,
         envelope: b"{}".to_vec(),
         queue_timeout: None,
     };
-    let opened = agent.dispatch.open(&queue(), &owner, &terms).await;
-    opened.expect("it is open");
     let submitted = agent.dispatch.submit(&queue(), &task).await;
     submitted.expect("it is there");
-    let consumer = agent.config.agent.slot(0);
-    let held = agent.ask_around(&consumer).await.expect("memory answers");
-    (task.id, held.expect("a task"))
+    task.id
+}
+
+/// CL-18: an idle slot begins at the hint. Time stands still here until all have nothing to do but to wait for it: none
+/// passes.
+#[tokio::test(start_paused = true)]
+async fn an_idle_slot_is_woken_by_the_hint() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (agent, _stop) = agent(dir.path());
+    open(&agent).await;
+    let local = tokio::task::LocalSet::new();
+    local.spawn_local(agent.clone().hear_hints());
+    let seeking = agent.clone();
+    let seeking = local.spawn_local(async move {
+        let consumer = seeking.config.agent.slot(0);
+        seeking.seek(&consumer).await.map(|held| held.lease.task)
+    });
+    let idle = local.run_until(tokio::time::sleep(ASK_EVERY / 4)); // it asked, and found nothing
+    idle.await;
+    let begun = tokio::time::Instant::now();
+    let task = submit(&agent).await;
+    let found = local.run_until(seeking).await.expect("no panic");
+    assert_eq!(found, Some(task));
+    assert_eq!(begun.elapsed(), Duration::ZERO, "it did not wait to ask");
 }
 
 /// CL-13: a result that nobody takes ends its task, and not the agent.
