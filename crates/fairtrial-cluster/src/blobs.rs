@@ -20,7 +20,6 @@ mod wire;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Seek, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
@@ -39,6 +38,8 @@ pub use place::BadStore;
 use place::Place;
 pub use sweep::Swept;
 use wire::Patience;
+
+use crate::jitter::nonce;
 
 /// So many operations at once, each with a thread and a few megabytes.
 const AT_ONCE: usize = 8;
@@ -134,23 +135,6 @@ impl BlobStore {
         self.put_source(Source::File(Arc::new(file)), None).await
     }
 
-    /// As [`put`](Self::put), and reads it back (CL-17): what this returns can be committed. What was there already and
-    /// is found damaged, or is swept at this moment, is stored again.
-    ///
-    /// # Errors
-    /// It is not there, whole, when this returns.
-    pub async fn keep(&self, bytes: impl Into<Arc<[u8]>>) -> Result<Blob, BlobError> {
-        self.keep_source(Source::Bytes(bytes.into()), None).await
-    }
-
-    /// As [`keep`](Self::keep), of a file.
-    ///
-    /// # Errors
-    /// It is not there, whole, when this returns.
-    pub async fn keep_file(&self, file: File) -> Result<Blob, BlobError> {
-        self.keep_source(Source::File(Arc::new(file)), None).await
-    }
-
     /// Of a source whose blob may be known already.
     async fn put_source(&self, source: Source, known: Option<Blob>) -> Result<Blob, BlobError> {
         self.run(move |kind| {
@@ -163,6 +147,8 @@ impl BlobStore {
         .await
     }
 
+    /// Stores it and reads it back (CL-17): what this returns can be committed. What was there already and is found
+    /// damaged, or is swept at this moment, is stored again.
     async fn keep_source(&self, source: Source, known: Option<Blob>) -> Result<Blob, BlobError> {
         self.run(move |kind| {
             let blob = known.map_or_else(|| source.blob(), Ok)?;
@@ -245,30 +231,6 @@ impl BlobStore {
             })
         })
         .await
-    }
-
-    /// Reads a blob to its end and holds it against its name.
-    ///
-    /// # Errors
-    /// It is missing or corrupt, or the store cannot be used.
-    pub async fn verify(&self, blob: Blob) -> Result<(), BlobError> {
-        self.run(move |kind| verify(kind, blob)).await
-    }
-
-    /// Whether anything is there under this name.
-    ///
-    /// # Errors
-    /// The store cannot be used.
-    pub async fn exists(&self, digest: Digest) -> Result<bool, BlobError> {
-        self.run(move |kind| Ok(kind.find(digest)?.is_some())).await
-    }
-
-    /// Removes a blob; that there was none is no error.
-    ///
-    /// # Errors
-    /// The store cannot be used.
-    pub async fn delete(&self, digest: Digest) -> Result<(), BlobError> {
-        self.run(move |kind| kind.delete(digest)).await
     }
 
     /// Writes a blob, reads it back and deletes it (CL-6).
@@ -363,11 +325,7 @@ fn verify(kind: &dyn Kind, blob: Blob) -> Result<(), Fault> {
 
 /// A blob that nobody else has.
 fn probe() -> (Blob, Source) {
-    let text = format!("fairtrial probe {:016x}{:016x}\n", random(), random());
+    let text = format!("fairtrial probe {}\n", nonce());
     let bytes = text.into_bytes();
     (Blob::of(&bytes), Source::Bytes(bytes.into()))
-}
-
-fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }

@@ -24,8 +24,3 @@ pub use task::{BlobUse, Needs, PROTOCOL, PackedParts, SealedTask, TaskEnvelope, 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
-
-/// A task's envelope is at most this long.
-pub const MAX_TASK_BYTES: usize = 16 << 10;
-/// A result's envelope is at most this long.
-pub const MAX_RESULT_BYTES: usize = 64 << 10;

@@ -55,11 +55,6 @@ impl Hints {
     pub async fn next(&mut self) -> Option<Hint> {
         self.receiver.recv().await
     }
-
-    /// The next, if it is there already.
-    pub fn take(&mut self) -> Option<Hint> {
-        self.receiver.try_recv().ok()
-    }
 }
 
 impl Drop for Hints {

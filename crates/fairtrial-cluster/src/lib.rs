@@ -11,6 +11,7 @@ mod backend;
 mod blobs;
 mod dispatch;
 pub mod envelope;
+mod files;
 mod fold;
 mod hints;
 mod jitter;

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use fairtrial_exec::SpillDir;
-use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW, futimens};
+use rustix::fs::OFlags;
 
 use super::checked::Source;
 use super::digest::{Blob, Digest, PIECE_BYTES};
 use super::fault::Fault;
 use super::kind::{Found, Kind, Listed};
-use super::random;
+use crate::files::{fresh_name, touch};
 
 /// Where blobs are while they are written.
 const PARTIAL: &str = "partial";
@@ -123,7 +123,7 @@ impl Kind for Dir {
         self.check_root()?;
         let folder = self.root.join(PARTIAL);
         make_dir(&folder)?;
-        let partial = folder.join(format!("{}-{:016x}", std::process::id(), random()));
+        let partial = folder.join(fresh_name());
         let stored = self
             .write(blob, source, &partial)
             .and_then(|_| self.rename(blob, &partial));
@@ -241,19 +241,4 @@ fn sync_dir(path: &Path) -> Result<(), Fault> {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         synced => synced.map_err(failed("cannot sync", path)),
     }
-}
-
-/// Sets its time to now, by the clock of whoever keeps the file system.
-fn touch(file: &File) -> rustix::io::Result<()> {
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: UTIME_NOW,
-    };
-    futimens(
-        file,
-        &Timestamps {
-            last_access: now,
-            last_modification: now,
-        },
-    )
 }

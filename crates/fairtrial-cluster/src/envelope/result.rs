@@ -3,12 +3,12 @@
 use fairtrial_exec::{Body, EngineError, Outcome};
 use serde::{Deserialize, Serialize};
 
-use super::MAX_RESULT_BYTES;
 use super::carried::Outgoing;
 use super::outcome::OutcomeRecord;
 use super::task::{Misread, PROTOCOL, read_envelope};
 use crate::blobs::Blob;
 use crate::names::Token;
+use crate::terms::MAX_RESULT;
 
 /// What became of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -131,7 +131,7 @@ impl ResultEnvelope {
             Some(agent),
         );
         let mut bytes = envelope.to_bytes();
-        while bytes.len() > MAX_RESULT_BYTES {
+        while bytes.len() > MAX_RESULT {
             let Told::Outcome { outcome } = &mut envelope.told else {
                 break;
             };

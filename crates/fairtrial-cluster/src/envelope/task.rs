@@ -1,15 +1,15 @@
 //! The envelope of a task.
 
-use fairtrial_exec::{Arguments, Call, Level};
+use fairtrial_exec::{Arguments, Call};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-use super::MAX_TASK_BYTES;
 use super::call::{CallRecord, HostRecord, WorkRecord};
 use super::carried::{Carried, Outgoing};
 use super::is_default;
 use crate::blobs::Blob;
+use crate::terms::MAX_ENVELOPE;
 
 /// The version of envelopes made here. Another major one is not read; of a newer minor one what is not known is ignored.
 pub const PROTOCOL: (u32, u32) = (1, 0);
@@ -93,7 +93,7 @@ pub enum UnreadableTask {
     Damaged(String),
     /// What is asked for does not fit any envelope.
     #[error(
-        "the call's environment, arguments and paths take {0} bytes, above {MAX_TASK_BYTES}: pass less, or in a file"
+        "the call's environment, arguments and paths take {0} bytes, above {MAX_ENVELOPE}: pass less, or in a file"
     )]
     TooLong(usize),
 }
@@ -142,7 +142,7 @@ impl TaskEnvelope {
         };
         let mut outgoing = Vec::new();
         let mut bytes = envelope.to_bytes();
-        while bytes.len() > MAX_TASK_BYTES {
+        while bytes.len() > MAX_ENVELOPE {
             let longest = envelope
                 .call
                 .pieces()
@@ -170,6 +170,12 @@ impl TaskEnvelope {
             Misread::Other(theirs) => UnreadableTask::OtherProtocol { theirs },
             Misread::Damaged(error) => UnreadableTask::Damaged(error.to_string()),
         })
+    }
+
+    /// The key it was submitted with.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
     }
 
     /// What has to be fetched before it can be run.
@@ -216,12 +222,6 @@ impl TaskEnvelope {
     #[must_use]
     pub fn interpreter(&self) -> Option<&str> {
         self.call.python().map(|python| python.python.as_str())
-    }
-
-    /// The level of isolation asked for.
-    #[must_use]
-    pub fn level(&self) -> Option<Level> {
-        self.needs.level.parse().ok()
     }
 
     fn to_bytes(&self) -> Vec<u8> {

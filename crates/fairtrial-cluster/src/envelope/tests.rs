@@ -13,6 +13,7 @@ use fairtrial_exec::{
 use super::*;
 use crate::blobs::Blob;
 use crate::names::{StreamId, Token};
+use crate::terms::{MAX_ENVELOPE, MAX_RESULT};
 
 fn token() -> Token {
     let entry = StreamId { ms: 1, seq: 1 };
@@ -103,11 +104,7 @@ fn an_envelope_never_passes_its_size_whatever_the_call_holds() {
     ] {
         let call = source_call(&source, arguments);
         let sealed = sealed(&call);
-        assert!(
-            sealed.bytes.len() <= MAX_TASK_BYTES,
-            "{}",
-            sealed.bytes.len()
-        );
+        assert!(sealed.bytes.len() <= MAX_ENVELOPE, "{}", sealed.bytes.len());
         assert_eq!(sealed.outgoing.len(), beside);
         assert_eq!(opened(&sealed, Vec::new()), call);
     }
@@ -207,7 +204,7 @@ fn an_outcome_arrives_as_it_was_sent_and_its_envelope_fits() {
         data.extend(vec![42; value]);
         let sent = outcome(data.clone(), output).to_json(&id).expect("a value");
         let sealed = ResultEnvelope::seal(outcome(data, output), token(), "here");
-        assert!(sealed.bytes.len() <= MAX_RESULT_BYTES);
+        assert!(sealed.bytes.len() <= MAX_RESULT);
         assert_eq!(sealed.outgoing.len(), beside);
         let read = ResultEnvelope::read(&sealed.bytes).expect("just made");
         assert_eq!(read.token, Some(token()));
@@ -235,7 +232,7 @@ fn an_envelope_fits_whatever_an_exception_is_called() {
     let error = sent.error.as_mut().expect("it has one");
     error.kind = "\u{1F600}\u{1}".repeat(50_000);
     let sealed = ResultEnvelope::seal(sent, token(), "here");
-    assert!(sealed.bytes.len() <= MAX_RESULT_BYTES);
+    assert!(sealed.bytes.len() <= MAX_RESULT);
     let read = ResultEnvelope::read(&sealed.bytes).expect("just made");
     let arrived = read.to_outcome(|_| None).expect("all is here");
     let kind = arrived.error.expect("it has one").kind;

@@ -5,20 +5,20 @@
 //! may be, those go that nobody uses, the longest unused first.
 
 use std::fs::{self, DirBuilder, File};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use fairtrial_exec::{SpillDir, remove_tree};
-use rustix::fs::{CWD, RenameFlags, Timespec, Timestamps, UTIME_NOW, futimens, renameat_with};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use super::listing::listing;
 use super::{PackError, lock, unpack};
 use crate::aside::aside;
 use crate::blobs::{Blob, BlobStore, Digest, patiently};
+use crate::files::{fresh_name, touch};
 
 /// While it is being made.
 const BUILDING: &str = "building-";
@@ -97,7 +97,8 @@ impl TreeCache {
             };
             match is_whole(&place) {
                 Ok(true) => {
-                    touch(&lock).map_err(self.failed())?;
+                    // The time of its last use.
+                    touch(&lock).map_err(|errno| self.failed()(errno.into()))?;
                     let path = place.join(TREE);
                     return Ok(Some(CachedTree { path, _lock: lock }));
                 }
@@ -176,7 +177,7 @@ impl TreeCache {
     }
 
     fn build(&self, archive: &mut impl Read) -> Result<Building, PackError> {
-        let path = self.root.join(format!("{BUILDING}{}", fresh()));
+        let path = self.root.join(format!("{BUILDING}{}", fresh_name()));
         let private = || {
             let mut builder = DirBuilder::new();
             builder.mode(0o700);
@@ -233,7 +234,7 @@ impl TreeCache {
             return Ok(false);
         };
         // Moved first: whoever looks for it from now on finds nothing, rather than half of it.
-        let gone = self.root.join(format!("{GONE}{}", fresh()));
+        let gone = self.root.join(format!("{GONE}{}", fresh_name()));
         fs::rename(place, &gone)?;
         remove_tree(&gone)?;
         Ok(true)
@@ -294,22 +295,4 @@ fn marker(place: &Path) -> Option<(Digest, u64)> {
     let text = fs::read_to_string(place.join(MARKER)).ok()?;
     let (listing, bytes) = text.trim_end().split_once(' ')?;
     Some((listing.parse().ok()?, bytes.parse().ok()?))
-}
-
-/// The time of its last use.
-fn touch(dir: &File) -> io::Result<()> {
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: UTIME_NOW,
-    };
-    let times = Timestamps {
-        last_access: now,
-        last_modification: now,
-    };
-    Ok(futimens(dir, &times)?)
-}
-
-fn fresh() -> String {
-    let random = RandomState::new().build_hasher().finish();
-    format!("{}-{random:016x}", std::process::id())
 }

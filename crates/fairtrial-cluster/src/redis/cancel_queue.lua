@@ -7,7 +7,7 @@ if state ~= 'cancelled' then
 end
 local now = now_ms()
 local recorded = 0
-local told = {}
+local signalled = {}
 
 local function record_entry(class, entry, task)
   -- Of an entry that was deleted only the task's own note is left.
@@ -26,8 +26,8 @@ for class, stream in pairs(STREAMS) do
   if summary then
     for _, each in ipairs(summary[4] or {}) do
       local name = agent_of(each[1])
-      if each[1] ~= PARKED and not told[name] then
-        told[name] = true
+      if each[1] ~= PARKED and not signalled[name] then
+        signalled[name] = true
         redis.call('PUBLISH', 'ft:ctl:' .. name, QUEUE .. ' *')
       end
     end

@@ -13,7 +13,7 @@ use crate::terms::NewEvent;
 
 /// Entries given at a time.
 const PAGE: usize = 1_000;
-/// About how many entries are kept, each of the events of one script. `common.lua` has the same number, and why.
+/// About how many entries are kept, each of the events of one script. `queue.lua` has the same number, and why.
 const KEPT: usize = 10_000;
 /// As the event before it in the same entry. No name of a task or an agent has this character.
 const SAME: &str = "*";

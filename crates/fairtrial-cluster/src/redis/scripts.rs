@@ -83,3 +83,59 @@ impl Operation {
         cmd
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fairtrial_tests::RedisServer;
+    use redis::{Connection, Value};
+
+    use super::*;
+
+    const STREAM: &str = "ft:{q}:q:cpu";
+
+    fn ask<T: redis::FromRedisValue>(server: &mut Connection, words: &str) -> T {
+        let mut words = words.split(' ');
+        let mut cmd = redis::cmd(words.next().expect("a command"));
+        let answer = words.fold(&mut cmd, |cmd, word| cmd.arg(word));
+        answer.query(server).expect("an answer")
+    }
+
+    fn reap(server: &mut Connection, text: &str) {
+        let queue = QueueName::new("q").expect("a name");
+        let mut cmd = redis::cmd("EVAL");
+        cmd.arg(on_queue(&[COMMON], text)).arg(8);
+        cmd.arg(&keys::all(&queue)).arg("q").arg("cpu").arg("-");
+        let () = cmd.query(server).expect("it is reaped");
+    }
+
+    /// CL-19: slots of agents that ended leave their names. One that has something keeps its name: the server forgets
+    /// both together. An hour cannot be waited for: it is made shorter.
+    #[test]
+    fn the_name_of_a_slot_is_forgotten_when_it_is_long_silent_and_has_nothing() {
+        const HOUR: &str = "3600000";
+        let Some(server) = RedisServer::start() else {
+            return;
+        };
+        let client = redis::Client::open(server.url()).expect("a URL");
+        let server = &mut client.get_connection().expect("it serves");
+        let meta = "seen 9999999999999 expiry 3600 lease 30000 max_deliver 3";
+        let () = ask(server, &format!("HSET ft:{{q}}:meta {meta}"));
+        let () = ask(server, &format!("XGROUP CREATE {STREAM} agents 0 MKSTREAM"));
+        let () = ask(server, &format!("XADD {STREAM} * task t"));
+        let read = format!("XREADGROUP GROUP agents has COUNT 1 STREAMS {STREAM} >");
+        let () = ask(server, &read);
+        let () = ask(
+            server,
+            &format!("XGROUP CREATECONSUMER {STREAM} agents none"),
+        );
+        let names = format!("XINFO CONSUMERS {STREAM} agents");
+        let text = include_str!("reap.lua");
+        reap(server, text);
+        assert_eq!(ask::<Vec<Value>>(server, &names).len(), 2);
+        assert!(text.contains(HOUR));
+        reap(server, &text.replace(HOUR, "-1"));
+        assert_eq!(ask::<Vec<Value>>(server, &names).len(), 1);
+        let pending: Vec<Value> = ask(server, &format!("XPENDING {STREAM} agents - + 9"));
+        assert_eq!(pending.len(), 1, "what it has is still known");
+    }
+}

@@ -91,6 +91,37 @@ pub(crate) async fn one_whose_agent_dies_after_the_flag_is_recorded_as_cancelled
     assert_eq!(try_lease(dispatch, &slot("n3")).await, Leased::Empty);
 }
 
+/// CL-21, CL-29: whoever asked for its end is told so, and not that its agents died.
+pub(crate) async fn one_cancelled_in_its_last_run_is_not_lost(stage: &impl Stage) {
+    let dispatch = stage.dispatch();
+    let ids = with_tasks(dispatch, &["a"]).await;
+    for _ in 0..2 {
+        lease(dispatch, &slot("n1")).await;
+        stage.pass(PAST_LEASE).await;
+        assert_eq!(reap(dispatch, &[]).await.parked, 1);
+    }
+    assert_eq!(lease(dispatch, &slot("n1")).await.token.delivery, 3);
+    dispatch.cancel(&queue(), &ids[0]).await.unwrap();
+    stage.pass(PAST_LEASE).await;
+    let reaped = reap(dispatch, &[]).await;
+    assert_eq!((reaped.cancelled, reaped.dead), (1, 0));
+    assert_eq!(recorded(dispatch, &ids[0]).await["verdict"], "cancelled");
+}
+
+/// CL-14, CL-21: who submits it anew wants it, whoever cancelled it before.
+pub(crate) async fn one_that_is_submitted_again_is_not_to_be_cancelled(stage: &impl Stage) {
+    let dispatch = stage.dispatch();
+    let ids = with_tasks(dispatch, &["a"]).await;
+    let leased = lease(dispatch, &slot("n1")).await;
+    dispatch.cancel(&queue(), &ids[0]).await.unwrap();
+    assert_eq!(dispatch.renew(&leased).await.unwrap(), Renewed::Cancel);
+    assert_eq!(
+        dispatch.submit(&queue(), &task("a")).await.unwrap(),
+        Submitted::Dup
+    );
+    assert_eq!(dispatch.renew(&leased).await.unwrap(), Renewed::Ok);
+}
+
 /// CL-21
 pub(crate) async fn a_result_that_came_first_stands(stage: &impl Stage) {
     let dispatch = stage.dispatch();

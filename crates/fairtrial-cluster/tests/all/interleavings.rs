@@ -1,7 +1,7 @@
 //! Whatever agents and a coordinator do, in whatever order: the server answers as the model in memory does, and each
 //! task has one result.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use fairtrial_cluster::{
@@ -80,6 +80,10 @@ struct Course<'a, S> {
     manner: Manner,
     leases: Vec<Lease>,
     results: HashMap<TaskId, Vec<u8>>,
+    /// Tasks whose results were dropped, which no event tells.
+    dropped: HashSet<TaskId>,
+    /// Whether an entry was deleted behind everybody's back.
+    is_damaged: bool,
 }
 
 impl<'a, S: Stage> Course<'a, S> {
@@ -91,6 +95,8 @@ impl<'a, S: Stage> Course<'a, S> {
             manner,
             leases: Vec::new(),
             results: HashMap::new(),
+            dropped: HashSet::new(),
+            is_damaged: false,
         }
     }
 
@@ -162,6 +168,7 @@ impl<'a, S: Stage> Course<'a, S> {
                 self.stage.pass(PAST).await;
                 dispatch.keep(&queue(), &owner("here")).await.unwrap();
                 if let Some(lease) = lease(*at) {
+                    self.is_damaged = true;
                     self.stage
                         .delete_entry(&queue(), Class::Cpu, lease.token.entry)
                         .await;
@@ -171,6 +178,7 @@ impl<'a, S: Stage> Course<'a, S> {
             Step::Keep(key) => {
                 let id = self.manner.task(*key).id;
                 self.results.remove(&id);
+                self.dropped.insert(id.clone());
                 let found = dispatch
                     .collect(
                         &queue(),
@@ -196,7 +204,7 @@ impl<'a, S: Stage> Course<'a, S> {
         }
     }
 
-    /// Where each task is; and that no result changes while nobody drops it.
+    /// Where each task is, which its events say too; and that no result changes while nobody drops it.
     async fn look(&mut self) -> Result<Vec<Place>, TestCaseError> {
         let dispatch = self.stage.dispatch();
         let ids: Vec<TaskId> = (0..KEYS.len())
@@ -208,7 +216,16 @@ impl<'a, S: Stage> Course<'a, S> {
         }
         let greatest = self.leases.iter().map(|lease| lease.token.delivery).max();
         prop_assert!(greatest.is_none_or(|number| number <= MAX_DELIVER));
-        Ok(dispatch.check(&queue(), &ids).await.unwrap())
+        let places = dispatch.check(&queue(), &ids).await.unwrap();
+        let fold = folded(dispatch).await;
+        for (id, place) in ids.iter().zip(&places) {
+            match (fold.place(id), place) {
+                (Place::Done, Place::Missing) => prop_assert!(self.dropped.contains(id)),
+                (Place::Queued, Place::Missing) => prop_assert!(self.is_damaged),
+                (folded, place) => prop_assert_eq!(folded, *place, "by events, and by check"),
+            }
+        }
+        Ok(places)
     }
 
     /// All events; what they say as JSON, in which the order of names does not matter.
@@ -348,7 +365,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// CL-31, CL-15
+/// CL-15, CL-31, CL-63
 #[test]
 fn in_memory_each_task_has_one_result_whatever_happens() {
     let (runtime, stage) = (runtime(), MemoryDispatch::new());
@@ -364,7 +381,7 @@ fn in_memory_each_task_has_one_result_whatever_happens() {
     });
 }
 
-/// CL-2, CL-31, CL-15
+/// CL-2, CL-15, CL-31, CL-63
 #[test]
 fn the_server_answers_as_the_model_does() {
     let runtime = runtime();

@@ -303,3 +303,43 @@ pub(crate) async fn a_commit_carries_the_next_lease(stage: &impl Stage) {
     assert_eq!(committed, Committed::Committed);
     assert_eq!(none.unwrap(), Leased::Empty);
 }
+
+/// CL-17
+pub(crate) async fn a_commit_carries_a_lease_of_another_class(stage: &impl Stage) {
+    let dispatch = stage.dispatch();
+    with_tasks(dispatch, &["a", "b"]).await;
+    let timed = Task {
+        class: Class::Timing,
+        ..task("timed")
+    };
+    dispatch.submit(&queue(), &timed).await.unwrap();
+    let first = lease(dispatch, &slot("n1")).await;
+    let (_, next) = dispatch
+        .commit_and_lease(&commit(&first), &queue(), Class::Timing)
+        .await
+        .unwrap();
+    assert!(
+        matches!(&next, Leased::Task { lease, .. } if lease.task == timed.id),
+        "{next:?}"
+    );
+}
+
+/// CL-17, EX-46
+pub(crate) async fn a_commit_carries_nothing_that_waited_too_long(stage: &impl Stage) {
+    let dispatch = stage.dispatch();
+    with_tasks(dispatch, &["a"]).await;
+    let first = lease(dispatch, &slot("n1")).await;
+    let hurried = Task {
+        queue_timeout: Some(Duration::from_secs(10)),
+        ..task("hurried")
+    };
+    dispatch.submit(&queue(), &hurried).await.unwrap();
+    stage.pass(Duration::from_secs(11)).await;
+    let both = dispatch
+        .commit_and_lease(&commit(&first), &queue(), Class::Cpu)
+        .await
+        .unwrap();
+    assert_eq!(both, (Committed::Committed, Leased::Empty));
+    let recorded = recorded(dispatch, &hurried.id).await;
+    assert_eq!(recorded["verdict"], "queue_timeout");
+}

@@ -14,6 +14,7 @@ mod refusals;
 mod scripts;
 mod server_only;
 mod stage;
+mod strays;
 mod telling;
 mod tls;
 mod users;
@@ -67,7 +68,9 @@ suite! {
         a_task_that_waited_too_long_is_recorded_so
         the_wait_begins_anew_after_a_run_but_not_after_a_refusal
         one_that_waits_too_long_ends_when_it_is_asked_for
-        a_commit_carries_the_next_lease;
+        a_commit_carries_the_next_lease
+        a_commit_carries_a_lease_of_another_class
+        a_commit_carries_nothing_that_waited_too_long;
     fencing:
         a_slot_that_lost_its_lease_can_do_nothing_more
         a_delivery_number_of_old_proves_nothing
@@ -82,6 +85,7 @@ suite! {
         more_than_a_page_is_reaped
         an_entry_deleted_while_leased_is_added_anew
         an_entry_deleted_while_leased_is_its_slots_until_it_is_reaped
+        a_task_whose_entry_was_deleted_can_be_given_back
         an_entry_deleted_while_queued_is_missing_and_submitted_again;
     refusals:
         another_agent_gets_what_one_refused
@@ -92,6 +96,8 @@ suite! {
         a_queued_task_is_removed
         a_running_one_is_told_and_its_word_stands
         one_whose_agent_dies_after_the_flag_is_recorded_as_cancelled
+        one_cancelled_in_its_last_run_is_not_lost
+        one_that_is_submitted_again_is_not_to_be_cancelled
         a_result_that_came_first_stands
         a_cancelled_queue_stops_and_records_what_was_queued;
     telling:

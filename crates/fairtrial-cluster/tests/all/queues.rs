@@ -51,7 +51,7 @@ pub(crate) async fn a_queue_has_one_living_owner(stage: &impl Stage) {
     );
 }
 
-/// CL-39
+/// CL-39, CL-61
 pub(crate) async fn an_unnamed_queue_is_deleted_when_closed_and_a_named_one_kept(
     stage: &impl Stage,
 ) {
@@ -72,6 +72,7 @@ pub(crate) async fn an_unnamed_queue_is_deleted_when_closed_and_a_named_one_kept
         Kept::Gone
     );
     assert_eq!(try_lease(dispatch, &slot("n1")).await, Leased::Gone);
+    assert_eq!(events(dispatch).await, [], "its events went with it");
 
     open(
         dispatch,
@@ -87,6 +88,8 @@ pub(crate) async fn an_unnamed_queue_is_deleted_when_closed_and_a_named_one_kept
         dispatch.close(&queue(), &owner("here")).await.unwrap(),
         Kept::Ok
     );
+    let told: Vec<_> = events(dispatch).await.into_iter().map(|it| it.0).collect();
+    assert_eq!(told, ["queue.opened", "submit", "queue.closed"]);
     assert_eq!(
         dispatch.submit(&queue(), &task("b")).await.unwrap(),
         Submitted::Closed
@@ -124,6 +127,9 @@ pub(crate) async fn a_queue_outlives_its_owner_for_a_while_only(stage: &impl Sta
     .await;
     stage.pass(Duration::from_secs(6 * 86_400)).await;
     assert!(!reap(dispatch, &[]).await.gone);
+    stage.pass(Duration::from_secs(2 * 86_400)).await;
+    assert!(reap(dispatch, &[]).await.gone);
+    assert_eq!(dispatch.queues().await.unwrap(), []);
 }
 
 /// CL-14, X1

@@ -254,6 +254,24 @@ pub(crate) async fn an_entry_deleted_while_leased_is_its_slots_until_it_is_reape
     assert_eq!(try_lease(dispatch, &slot("n2")).await, Leased::Empty);
 }
 
+/// CL-28, X12: what cannot be parked begins again at once.
+pub(crate) async fn a_task_whose_entry_was_deleted_can_be_given_back(stage: &impl Stage) {
+    let dispatch = stage.dispatch();
+    let ids = with_tasks(dispatch, &["a"]).await;
+    let leased = lease(dispatch, &slot("n1")).await;
+    stage
+        .delete_entry(&queue(), Class::Cpu, leased.token.entry)
+        .await;
+    assert_eq!(
+        dispatch.release(&leased, &uncounted()).await.unwrap(),
+        Released::Released
+    );
+    assert_eq!(place(dispatch, &ids[0]).await, Place::Queued);
+    let status = dispatch.queue_status(&queue()).await.unwrap().unwrap();
+    assert_eq!((status.queued, status.leased, status.parked), (1, 0, 0));
+    assert_eq!(lease(dispatch, &slot("n2")).await.task, ids[0]);
+}
+
 /// CL-58
 pub(crate) async fn an_entry_deleted_while_queued_is_missing_and_submitted_again(
     stage: &impl Stage,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fairtrial_cluster::{
-    Agent, Announced, Cancelled, Class, Committed, Dispatch, DispatchError, Leased, Node,
-    NodeState, Place, Renewed, StreamId, Submitted,
+    Agent, Announced, Cancelled, Class, Committed, Dispatch, DispatchError, Hint, Leased, Node,
+    NodeState, Place, Renewed, StreamId, Submitted, Terms,
 };
 
 use crate::for_now::assert_refused_for_now;
@@ -146,17 +146,48 @@ async fn every_key_of_a_queue_expires() {
         return;
     };
     let dispatch = &stage.dispatch;
-    with_tasks(dispatch, &["a", "b", "c"]).await;
-    let done = lease(dispatch, &slot("n1")).await;
-    dispatch.commit(&commit(&done)).await.unwrap();
-    let running = lease(dispatch, &slot("n1")).await;
-    dispatch.cancel(&queue(), &running.task).await.unwrap();
-    dispatch.keep(&queue(), &owner("here")).await.unwrap();
-    let keys: Vec<String> = stage.command(&["KEYS", "ft:{study-1}:*"]).await;
-    assert_eq!(keys.len(), 7, "{keys:?}");
-    for key in keys {
-        let seconds: i64 = stage.command(&["TTL", &key]).await;
-        assert!((3_500..=3_600).contains(&seconds), "{key}: {seconds}");
+    for (named, expiry) in [(false, 3_600), (true, 7 * 86_400)] {
+        stage.flush().await;
+        open(dispatch, &Terms { named, ..terms() }).await;
+        submit(dispatch, &["a", "b", "c"]).await;
+        let done = lease(dispatch, &slot("n1")).await;
+        dispatch.commit(&commit(&done)).await.unwrap();
+        let running = lease(dispatch, &slot("n1")).await;
+        dispatch.cancel(&queue(), &running.task).await.unwrap();
+        dispatch.keep(&queue(), &owner("here")).await.unwrap();
+        let keys: Vec<String> = stage.command(&["KEYS", "ft:{study-1}:*"]).await;
+        assert_eq!(keys.len(), 7, "{keys:?}");
+        for key in keys {
+            let seconds: i64 = stage.command(&["TTL", &key]).await;
+            let about = expiry - 100..=expiry;
+            assert!(about.contains(&seconds), "{named} {key}: {seconds}");
+        }
+    }
+}
+
+/// CL-18: until somebody finds nothing, one hint is enough for whatever is submitted.
+#[tokio::test]
+async fn one_hint_is_given_for_many_submissions() {
+    let Some(stage) = RedisStage::start() else {
+        return;
+    };
+    let dispatch = &stage.dispatch;
+    open(dispatch, &terms()).await;
+    let mut hints = dispatch.hints(&[Class::Cpu], Some("n1")).await.unwrap();
+    let ids = submit(dispatch, &["a", "b", "c"]).await;
+    lease(dispatch, &slot("n1")).await;
+    dispatch.cancel(&queue(), &ids[0]).await.unwrap();
+    let wake = Hint::Wake {
+        class: Class::Cpu,
+        queue: queue(),
+    };
+    let cancel = Hint::Cancel {
+        queue: queue(),
+        task: Some(ids[0].clone()),
+    };
+    for expected in [wake, cancel] {
+        let hint = tokio::time::timeout(Duration::from_secs(30), hints.next()).await;
+        assert_eq!(hint.unwrap(), Some(expected));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairtrial_cluster::{Dispatch, Fold, NewEvent, Refusal, Release, StreamId, Task};
+use fairtrial_cluster::{Dispatch, NewEvent, Refusal, Release, StreamId, Task};
 
 use crate::stage::Stage;
 use crate::words::*;
@@ -107,12 +107,7 @@ pub(crate) async fn the_fold_of_all_events_equals_check(stage: &impl Stage) {
     lease(dispatch, &slot("n3")).await;
     dispatch.cancel(&queue(), &ids[4]).await.unwrap();
 
-    let mut fold = Fold::default();
-    let told = dispatch
-        .events(&queue(), StreamId::START, Duration::ZERO)
-        .await
-        .unwrap();
-    told.events.iter().for_each(|event| fold.hear(event));
+    let fold = folded(dispatch).await;
     let folded: Vec<_> = ids.iter().map(|id| fold.place(id)).collect();
     assert_eq!(folded, dispatch.check(&queue(), &ids).await.unwrap());
     assert_eq!(fold.outstanding(), 3);

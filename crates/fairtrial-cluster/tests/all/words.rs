@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairtrial_cluster::{
-    Agent, Class, Commit, Consumer, Dispatch, Lease, Leased, Opened, Owner, Place, QueueName,
+    Agent, Class, Commit, Consumer, Dispatch, Fold, Lease, Leased, Opened, Owner, Place, QueueName,
     Reaped, Release, StreamId, Submitted, Task, TaskId, Terms, Verdicts,
 };
 use serde_json::{Value, json};
@@ -181,4 +181,14 @@ pub(crate) async fn events(dispatch: &impl Dispatch) -> Vec<(String, Option<Task
 pub(crate) async fn told_of(dispatch: &impl Dispatch, id: &TaskId) -> Vec<String> {
     let of = |(name, task): (String, Option<TaskId>)| (task.as_ref() == Some(id)).then_some(name);
     events(dispatch).await.into_iter().filter_map(of).collect()
+}
+
+/// Where tasks are by all events so far (CL-63).
+pub(crate) async fn folded(dispatch: &impl Dispatch) -> Fold {
+    let queue = queue();
+    let told = dispatch.events(&queue, StreamId::START, Duration::ZERO);
+    let mut fold = Fold::default();
+    let told = told.await.unwrap().events;
+    told.iter().for_each(|event| fold.hear(event));
+    fold
 }

@@ -1,14 +1,16 @@
 //! A store of each kind to test, with what it keeps in a directory of the test's.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::super::checked::Source;
 use super::super::wire::Patience;
-use super::super::{BlobError, BlobStore, Digest, Fault};
+use super::super::{Blob, BlobError, BlobStore, Digest, Fault, verify};
 use super::server::{Act, KEY_ID, SECRET_KEY, Server, Speaks, TOKEN};
 
 /// Which store.
@@ -151,6 +153,34 @@ impl Bench {
                 "each upload is completed or aborted"
             );
         }
+    }
+}
+
+/// What the tests ask of a store by itself, and its users only together with something else.
+impl BlobStore {
+    /// Stores bytes and reads them back.
+    pub(super) async fn keep(&self, bytes: impl Into<Arc<[u8]>>) -> Result<Blob, BlobError> {
+        self.keep_source(Source::Bytes(bytes.into()), None).await
+    }
+
+    /// As [`keep`](Self::keep), of a file.
+    pub(super) async fn keep_file(&self, file: File) -> Result<Blob, BlobError> {
+        self.keep_source(Source::File(Arc::new(file)), None).await
+    }
+
+    /// Reads a blob to its end and holds it against its name.
+    pub(super) async fn verify(&self, blob: Blob) -> Result<(), BlobError> {
+        self.run(move |kind| verify(kind, blob)).await
+    }
+
+    /// Whether anything is there under this name.
+    pub(super) async fn exists(&self, digest: Digest) -> Result<bool, BlobError> {
+        self.run(move |kind| Ok(kind.find(digest)?.is_some())).await
+    }
+
+    /// Removes a blob; that there was none is no error.
+    pub(crate) async fn delete(&self, digest: Digest) -> Result<(), BlobError> {
+        self.run(move |kind| kind.delete(digest)).await
     }
 }
 

@@ -96,6 +96,27 @@ async fn a_blob_that_cannot_be_read_says_why() {
     }
 }
 
+/// CL-17, X10: what was taken and is not there, whole, when it is read back, was not kept.
+#[tokio::test]
+async fn a_blob_that_is_not_what_was_stored_is_not_kept() {
+    let acts = [
+        (Act::Status(404, ""), "missing"),
+        (Act::Shorten, "corrupt"),
+        (Act::Alter, "corrupt"),
+    ];
+    for keeps in SERVED {
+        for (act, expected) in acts {
+            let bench = Bench::new(keeps); // what it has already would be read before anything is stored
+            bench.fail("GET", act);
+            let fault = fault(bench.store.keep(vec![9; 300_000]).await);
+            assert_eq!(name(&fault), expected, "{keeps:?} {act:?}: {fault}");
+            assert_eq!(bench.server().heard("PUT").len(), 1, "it was stored");
+            bench.server().work_again();
+            bench.store.keep(vec![9; 300_000]).await.unwrap();
+        }
+    }
+}
+
 /// CL-57: no operation waits for ever.
 #[tokio::test]
 async fn a_server_that_hangs_is_given_up() {
