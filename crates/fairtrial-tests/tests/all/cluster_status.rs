@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::{Value as Json, json};
 
 use super::cluster_words::{
-    agent, agent_status, batch, begun, command, has_begun, held_calls, status,
+    agent, agent_status, batch, begun, command, has_begun, held_calls, records, status,
 };
 
 /// A server that keeps nothing, and may be told more.
@@ -15,6 +15,23 @@ fn forgetful(more: &[&str]) -> Option<RedisServer> {
     let words = ["--appendonly", "no"].iter().chain(more);
     let words = words.map(|word| (*word).to_owned()).collect();
     RedisServer::start_on(|_| ServerTerms { words, user: None })
+}
+
+/// CL-6, CL-60: of each agent there is the digest of what confines its calls, as in their outcomes.
+#[test]
+fn the_status_tells_by_what_calls_are_confined() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    let _agent = agent(&shell, &server, "one", &["--slots", "1"]);
+    let calls = ["none", "limits"].map(|level| json!({"argv": ["true"], "sandbox": level}));
+    shell.write_lines("calls.jsonl", &calls);
+    let ended = batch(&shell, &server, "calls.jsonl", "").end();
+    let records = records(&ended.stdout);
+    let [own, other] = [0, 1].map(|place| records[place]["in_force"]["digest"].clone());
+    assert!(own.is_string() && own != other, "{records:?}");
+    assert_eq!(agent_status(&shell, &server, "one")["report"], own);
 }
 
 /// CL-60: what is said of slots is fresh, not as old as the agent's last sign.
