@@ -120,6 +120,43 @@ async fn the_status_tells_a_queues_numbers_and_rate() {
     drop((running, one));
 }
 
+/// CL-60: as the server itself tells it.
+#[test]
+fn the_status_tells_the_servers_version_memory_and_persistence() {
+    let Some(server) = forgetful(&["--maxmemory", "64mb"]) else {
+        return;
+    };
+    let shell = Shell::new();
+    let told = || status(&shell, &server)["server"].clone();
+    let before = told();
+    let info: String = command(&server, &["INFO", "server"]);
+    let says = |field: &str| {
+        let lines = info.lines().map(|line| line.split_once(':'));
+        let mut values = lines.filter_map(|line| line.filter(|(name, _)| *name == field));
+        values.next().map(|(_, value)| value.to_owned())
+    };
+    let (name, version) = match says("valkey_version") {
+        Some(version) => ("valkey", version),
+        None => ("redis", says("redis_version").expect("a version")),
+    };
+    assert_eq!(before["name"], name);
+    assert_eq!(before["version"], version);
+    assert_eq!(before["max_memory_bytes"], 64 << 20);
+    assert_eq!(before["append_only"], false);
+    let () = command(&server, &["SET", "large", &"x".repeat(20 << 20)]);
+    let used = |told: &Json| told["used_memory_bytes"].as_u64().expect("a number");
+    let grown = used(&told()) - used(&before);
+    assert!((20 << 20..30 << 20).contains(&grown), "{grown}");
+    let url = server.url();
+    let text = shell.fairtrial(["status", "--cluster", &url]).run().stdout;
+    let line = text.lines().next().expect("the server's");
+    assert!(
+        line.starts_with(&format!("server   {name} {version}, 2")),
+        "{line}"
+    );
+    assert!(line.ends_with(" MiB, not append-only"), "{line}");
+}
+
 /// CL-38: a call whose class nobody serves waits, and whoever submits is told so, once.
 #[tokio::test]
 async fn a_class_that_nobody_serves_is_told_of_once() {
