@@ -65,6 +65,7 @@ impl AnyBackend {
             on_full: options.on_full,
             server_timeout: options.server_timeout,
             lease: options.lease,
+            packs_cwd: options.packs_cwd,
             spill: SpillPolicy {
                 dir: SpillDir::new(&config.spill_dir),
                 memfd_cap_bytes: config.memfd_cap_bytes.unwrap_or(u64::MAX),

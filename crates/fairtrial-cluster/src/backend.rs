@@ -55,6 +55,8 @@ pub struct ClusterConfig {
     pub spill: SpillPolicy,
     /// The version of Python (`3.12`) that pickles this backend's calls.
     pub python: Option<String>,
+    /// Whether the directories that calls run in are sent along (CL-42).
+    pub packs_cwd: bool,
 }
 
 /// What happens when the queue is full (CL-33).

@@ -103,17 +103,18 @@ pub trait Dispatch: Send + Sync {
     /// Records a result, once, if the lease still holds.
     fn commit(&self, commit: &Commit) -> impl Answer<Committed>;
 
-    /// [`Dispatch::commit`], then [`Dispatch::lease`] for the same slot, in one round trip where there is one. After an
-    /// `Err` ask for both again: what came through is `Duplicate`, and the task leased is given again.
+    /// [`Dispatch::commit`], then [`Dispatch::lease`] for the same slot, in one round trip where there is one. An `Err` is the
+    /// commit's; the lease, of another queue perhaps, has its own. After either ask again: what came through is
+    /// `Duplicate`, and the task leased is given again.
     fn commit_and_lease(
         &self,
         commit: &Commit,
         queue: &QueueName,
         class: Class,
-    ) -> impl Answer<(Committed, Leased)> {
+    ) -> impl Answer<(Committed, Result<Leased, DispatchError>)> {
         async move {
             let committed = self.commit(commit).await?;
-            let leased = self.lease(queue, class, &commit.lease.consumer).await?;
+            let leased = self.lease(queue, class, &commit.lease.consumer).await;
             Ok((committed, leased))
         }
     }

@@ -21,8 +21,10 @@ use std::time::Duration;
 
 use fairtrial_exec::{Backend as _, Level, LocalBackend, LockError, MachineLock, Shutdown};
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 
 use crate::answers::Announced;
+use crate::aside::with_its_panic;
 use crate::away::Away;
 use crate::blobs::BlobStore;
 use crate::dispatch::{Dispatch, DispatchError};
@@ -123,8 +125,10 @@ pub struct NodeAgent<D> {
     failures: Cell<u32>,
     /// Since when the server is away.
     away: RefCell<Away>,
-    /// Queues that were passed over, each told of once.
-    spoilt: RefCell<BTreeSet<QueueName>>,
+    /// Queues that are passed over, each told of once.
+    spoilt: RefCell<BTreeSet<(QueueName, Class)>>,
+    /// Until when what runs may end by itself; since it was told to drain.
+    drain_by: Cell<Option<tokio::time::Instant>>,
     ended: RefCell<Option<NodeError>>,
     over: Notify,
 }
@@ -159,13 +163,14 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             failures: Cell::new(0),
             away: RefCell::default(),
             spoilt: RefCell::default(),
+            drain_by: Cell::new(None),
             ended: RefCell::default(),
             over: Notify::new(),
         }
     }
 
-    /// Serves until it is told to stop, or cannot go on; tells by `serves` that it begins. To be awaited in a
-    /// [`LocalSet`](tokio::task::LocalSet).
+    /// Serves until it is told to stop, or cannot go on; tells by `serves` that it begins. To be awaited
+    /// where tasks of this thread can be started (`event_loop`).
     pub async fn run(self, serves: impl FnOnce()) -> Result<(), NodeError> {
         let agent = Rc::new(self);
         match agent.dispatch.announce(&agent.node()).await? {
@@ -176,17 +181,20 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         }
         serves();
         agent.turn(NodeState::Up, None);
-        let duties = [
-            tokio::task::spawn_local(agent.clone().keep_announced()),
-            tokio::task::spawn_local(agent.clone().reap()),
-            tokio::task::spawn_local(agent.clone().hear_hints()),
-        ];
-        let mut slots = tokio::task::JoinSet::new();
+        let (mut slots, mut duties) = (JoinSet::new(), JoinSet::new());
+        duties.spawn_local(agent.clone().keep_announced());
+        duties.spawn_local(agent.clone().reap());
+        duties.spawn_local(agent.clone().hear_hints());
         for slot in 0..agent.config.slots {
             slots.spawn_local(agent.clone().serve(slot));
         }
-        while slots.join_next().await.is_some() {}
-        duties.iter().for_each(tokio::task::JoinHandle::abort);
+        while !slots.is_empty() {
+            tokio::select! {
+                Some(ended) = slots.join_next() => with_its_panic(ended),
+                Some(ended) = duties.join_next() => with_its_panic(ended),
+            }
+        }
+        drop(duties);
         agent.report("agent.down", agent.config.agent.name(), None);
         let is_told = agent.tell_news().await.is_ok(); // that it is gone is seen by its name
         agent.dispatch.remove_node(&agent.config.agent).await.ok(); // it expires by itself

@@ -28,6 +28,8 @@ pub struct Options {
     pub server_timeout: Duration,
     /// A lease that is not renewed so long is lost.
     pub lease: Duration,
+    /// Whether the directories that calls run in are packed and sent along; else they are looked for on the node (CL-42).
+    pub packs_cwd: bool,
 }
 
 impl Default for Options {
@@ -42,6 +44,7 @@ impl Default for Options {
             on_full: OnFull::Wait,
             server_timeout: Duration::from_secs(600),
             lease: Duration::from_secs(30),
+            packs_cwd: false,
         }
     }
 }
@@ -64,7 +67,7 @@ const CONNECTION: [&str; 8] = [
     "ca", "cert", "key", "insecure", "db", "user", "pass", "protocol",
 ];
 /// Ours.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "queue",
     "cls",
     "weight",
@@ -74,6 +77,7 @@ const KEYS: [&str; 9] = [
     "on_full",
     "server_timeout",
     "lease",
+    "cwd",
 ];
 
 impl Options {
@@ -150,6 +154,13 @@ impl Options {
             "server_timeout" => self.server_timeout = time()?,
             // What is shorter could not be renewed in time on any machine.
             "lease" => self.lease = time()?.max(SHORTEST_LEASE),
+            "cwd" => {
+                self.packs_cwd = match value {
+                    "packed" => true,
+                    "there" => false,
+                    _ => return Err(bad(format!("`{value}` is neither `packed` nor `there`"))),
+                }
+            }
             _ => return Err(bad(format!("is no option; there are {}", KEYS.join(", ")))),
         }
         Ok(())
@@ -164,7 +175,7 @@ mod tests {
     #[test]
     fn options_stand_in_the_query_beside_those_of_the_connection() {
         let url = "redis://h:1/0?queue=q&cls=timing&weight=3&max_queue=7&max_inflight=2&on_full=error&\
-                   server_timeout=5s&lease=9s&insecure=1&blobs=file%3A%2F%2F%2Fshared";
+                   server_timeout=5s&lease=9s&insecure=1&cwd=packed&blobs=file%3A%2F%2F%2Fshared";
         let options = Options::from_url(url).unwrap();
         assert_eq!(options.queue.unwrap().as_str(), "q");
         assert_eq!(
@@ -178,10 +189,12 @@ mod tests {
         assert_eq!(options.server_timeout, Duration::from_secs(5));
         assert_eq!(options.lease, Duration::from_secs(9));
         assert_eq!(options.blobs.as_deref(), Some("file:///shared"));
+        assert!(options.packs_cwd);
         for (query, key) in [
             ("maxqueue=3", "maxqueue"),
             ("weight=0", "weight"),
             ("cls=gpu", "cls"),
+            ("cwd=yes", "cwd"),
             ("lease=x", "lease"),
         ] {
             let refused = Options::from_url(&format!("redis://h:1?{query}")).unwrap_err();

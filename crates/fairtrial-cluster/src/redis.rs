@@ -1,6 +1,7 @@
 //! Dispatch by a Redis server: each operation one script, whose steps are in `redis/*.lua`. Turns values into arguments
 //! and answers into values, and no more. Connects with the first operation.
 
+mod allowed;
 mod endpoint;
 mod events;
 mod held;
@@ -337,21 +338,21 @@ impl Dispatch for RedisDispatch {
         commit: &Commit,
         queue: &QueueName,
         class: Class,
-    ) -> Answered<(Committed, Leased)> {
+    ) -> Answered<(Committed, Answered<Leased>)> {
+        too_large::result(&commit.result)?;
         if *queue != commit.lease.queue {
             // Each script touches one queue (CL-11), and of two queues either may be first.
             let (committed, leased) = tokio::join!(
                 self.commit(commit),
                 self.lease(queue, class, &commit.lease.consumer)
             );
-            return Ok((committed?, leased?));
+            return Ok((committed?, leased));
         }
-        too_large::result(&commit.result)?;
         let cmd = commit_command(commit, Some(class));
         let mut reply = self.reply(&scripts::COMMIT, &cmd).await?;
         Ok((
             committed(reply.inner())?,
-            leased(queue, class, &commit.lease.consumer, reply.inner())?,
+            leased(queue, class, &commit.lease.consumer, reply.inner()),
         ))
     }
 

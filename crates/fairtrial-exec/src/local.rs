@@ -186,8 +186,8 @@ impl LocalBackend {
     }
 
     /// Starts the engine now, as a task of this thread, where otherwise the first call starts a thread for it: for a host
-    /// that lives in one event loop, each call is spared two changes of threads. To be called in a
-    /// [`LocalSet`](tokio::task::LocalSet), which is to be polled until `shutdown` has returned.
+    /// that lives in one event loop, each call is spared two changes of threads. To be called on an
+    /// [`event_loop`] of this thread, which is to run until `shutdown` has returned.
     pub fn start_here(&self) -> Result<(), EngineError> {
         let mut state = self.lock();
         match *state {

@@ -60,6 +60,7 @@ impl Cluster {
             on_full: settings.on_full,
             server_timeout: settings.server_timeout,
             lease: settings.lease,
+            packs_cwd: settings.packs_cwd,
             spill: SpillPolicy {
                 dir: SpillDir::new(&config.spill_dir),
                 memfd_cap_bytes: config.memfd_cap_bytes.unwrap_or(u64::MAX),

@@ -66,8 +66,14 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
         let mut interrupt = Interrupt::listen()?;
         let engine = Arc::new(LocalBackend::new(config));
         engine.start_here()?;
-        start::check(&dispatch, store.as_ref(), &engine, args.sandbox).await?;
-        guard::check(args, &dispatch, store.as_ref(), &engine).await?;
+        let check = async {
+            start::check(&dispatch, store.as_ref(), &engine, args.sandbox).await?;
+            guard::check(args, &dispatch, store.as_ref(), &engine).await
+        };
+        tokio::select! {
+            checked = check => checked?,
+            int = interrupt.was_int() => return Ok(ended_by(int)),
+        }
         let serves = format!(
             "agent {} serves {} with {}",
             node.agent.name(),
@@ -82,10 +88,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
         let mut by_int = false;
         loop {
             tokio::select! {
-                ended = &mut serving => return ended.map_err(failure).map(|()| match by_int {
-                    true => ExitCode::Interrupted,
-                    false => ExitCode::AllWell,
-                }),
+                ended = &mut serving => return ended.map_err(failure).map(|()| ended_by(by_int)),
                 int = interrupt.was_int() => {
                     by_int |= int;
                     let next = match *stop.borrow() {
@@ -97,6 +100,14 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
             }
         }
     })
+}
+
+/// CL-7
+fn ended_by(int: bool) -> ExitCode {
+    match int {
+        true => ExitCode::Interrupted,
+        false => ExitCode::AllWell,
+    }
 }
 
 /// Each once, in the order given.

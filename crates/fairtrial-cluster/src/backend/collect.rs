@@ -32,6 +32,8 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     pub(super) async fn read_events(self: Rc<Self>) {
         let mut backoff = Backoff::default();
         let (mut after, mut last) = (None, StreamId::START);
+        // Events may have been missed, or what they were told of.
+        let mut is_unsure = false;
         loop {
             let changed = self.changed.notified();
             let Some(from) = after.or(self.opened.get()) else {
@@ -49,19 +51,20 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                     new.for_each(|event| self.hear(event));
                     last = last.max(after.unwrap_or_default());
                     self.let_events_gather(events.events.len()).await;
-                    if events.gap
-                        && let Err(error) = self.repair().await
-                    {
-                        self.missed(error);
-                    }
+                    is_unsure |= events.gap;
                 }
                 Err(error) => {
                     self.missed(error);
                     after = self.opened.get();
+                    is_unsure = true;
                     tokio::time::sleep(backoff.next()).await;
-                    if let Err(error) = self.repair().await {
-                        self.missed(error);
-                    }
+                }
+            }
+            // A look that failed is taken again: the connection that it needs was cut with the one for events (CL-58).
+            if is_unsure {
+                match self.repair().await {
+                    Ok(()) => is_unsure = false,
+                    Err(error) => self.missed(error),
                 }
             }
         }
@@ -139,7 +142,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                         if self.is_left_cancelled(&task, &bytes) {
                             self.begin_anew(&task).await;
                         } else {
-                            self.clone().hand_out(task, &bytes).await;
+                            self.hand_out(task, &bytes).await;
                         }
                     }
                     self.room.notify_one();
@@ -171,7 +174,17 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         let keeps = self.keeps();
         let mut state = self.state.borrow_mut();
         let many = state.delivered.len().saturating_sub(keeps).min(AT_ONCE);
-        state.delivered.drain(..many).collect()
+        let (mut dropped, mut asked_again) = (Vec::new(), Vec::new());
+        for task in state.delivered.drain(..many).collect::<Vec<_>>() {
+            // Who submits the same again is told that it is done, and comes for the result.
+            let is_wanted = state.asked.contains(&task) || state.outstanding.contains_key(&task);
+            match is_wanted {
+                true => asked_again.push(task),
+                false => dropped.push(task),
+            }
+        }
+        state.delivered.extend(asked_again);
+        dropped
     }
 
     /// Results that were given out and stay on the server, the latest.
@@ -203,19 +216,20 @@ impl<D: Dispatch + 'static> Coordinator<D> {
 
     /// Gives a result out. One that lies in the store is fetched beside a few others, and those that came in their messages
     /// do not wait for it.
-    async fn hand_out(self: Rc<Self>, task: TaskId, bytes: &[u8]) {
+    async fn hand_out(self: &Rc<Self>, task: TaskId, bytes: &[u8]) {
         let read = ResultEnvelope::read(bytes);
         if read.as_ref().map_or(true, |it| it.blobs().is_empty()) {
             return self.give_out(task, &read).await;
         }
-        if !self.state.borrow_mut().fetched.insert(task.clone()) {
+        if !self.state.borrow_mut().being_fetched.insert(task.clone()) {
             return; // somebody looked where it is, and it is on its way
         }
-        tokio::task::spawn_local(async move {
-            let _place = self.fetching.acquire().await;
-            self.give_out(task.clone(), &read).await;
-            self.state.borrow_mut().fetched.remove(&task);
-            self.room.notify_one();
+        let this = self.clone();
+        self.start(async move {
+            let _place = this.fetching.acquire().await;
+            this.give_out(task.clone(), &read).await;
+            this.state.borrow_mut().being_fetched.remove(&task);
+            this.room.notify_one();
         });
     }
 

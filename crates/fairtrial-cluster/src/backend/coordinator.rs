@@ -2,13 +2,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fairtrial_exec::{Answer, CallId, EngineError, Event, Level, Listener, Observers, Shutdown};
+use fairtrial_exec::{Answer, CallId, EngineError, Event, Listener, Observers, Shutdown};
+use futures_util::FutureExt as _;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 use super::line::InLine;
 use super::{ClusterConfig, Command};
@@ -88,11 +91,11 @@ pub(super) struct State {
     /// Results that were given out and can be dropped, oldest first.
     pub(super) delivered: VecDeque<TaskId>,
     /// Ended tasks whose results are being fetched from the store.
-    pub(super) fetched: HashSet<TaskId>,
+    pub(super) being_fetched: HashSet<TaskId>,
     /// Workers that have begun a call, and are not gone.
     workers: HashSet<String>,
-    /// What calls do without, as far as it was told.
-    degraded: HashSet<(Level, &'static str)>,
+    /// Mechanisms that calls do without, as far as it was told.
+    degraded: HashSet<&'static str>,
     /// When to ask whether a task has waited too long.
     pub(super) waiting: BTreeSet<(Instant, TaskId)>,
 }
@@ -121,7 +124,7 @@ pub(super) struct Outstanding {
     pub(super) cancelled: bool,
     /// It was there before it was asked for.
     pub(super) was_there: bool,
-    began: bool,
+    pub(super) began: bool,
 }
 
 impl Outstanding {
@@ -133,11 +136,6 @@ impl Outstanding {
             was_there,
             began: false,
         }
-    }
-
-    /// An agent has begun it; told once.
-    pub(super) fn begin(&mut self) -> bool {
-        !std::mem::replace(&mut self.began, true)
     }
 }
 
@@ -186,13 +184,13 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         mut commands: mpsc::UnboundedReceiver<Command>,
     ) -> usize {
         let duties = [
-            tokio::task::spawn_local(self.clone().keep_open()),
-            tokio::task::spawn_local(self.clone().read_events()),
-            tokio::task::spawn_local(self.clone().submit_line()),
-            tokio::task::spawn_local(self.clone().collect_results()),
-            tokio::task::spawn_local(self.clone().check_now_and_then()),
-            tokio::task::spawn_local(self.clone().end_long_waits()),
-            tokio::task::spawn_local(self.clone().look_for_agents()),
+            self.start(self.clone().keep_open()),
+            self.start(self.clone().read_events()),
+            self.start(self.clone().submit_line()),
+            self.start(self.clone().collect_results()),
+            self.start(self.clone().check_now_and_then()),
+            self.start(self.clone().end_long_waits()),
+            self.start(self.clone().look_for_agents()),
         ];
         let mut ending: Vec<oneshot::Sender<()>> = Vec::new();
         let mut deadline: Option<Instant> = None;
@@ -210,14 +208,14 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             };
             tokio::select! {
                 command = commands.recv(), if !abandoned => match command {
-                    Some(Command::Submit(submission)) => self.clone().take(submission),
-                    Some(Command::Cancel(call)) => self.clone().cancel(call),
+                    Some(Command::Submit(submission)) => self.take(submission),
+                    Some(Command::Cancel(call)) => self.cancel(call),
                     Some(Command::Shutdown { how, done }) => {
-                        deadline = deadline.or(self.wind_down(how));
+                        deadline = earlier(deadline, self.wind_down(how));
                         ending.push(done);
                     }
                     Some(Command::Abandon) | None => {
-                        deadline = self.wind_down(Shutdown::now());
+                        deadline = earlier(deadline, self.wind_down(Shutdown::now()));
                         abandoned = true;
                     }
                 },
@@ -225,7 +223,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 () = overdue => break,
             }
         }
-        duties.iter().for_each(tokio::task::JoinHandle::abort);
+        duties.iter().for_each(JoinHandle::abort);
         self.give_up_rest();
         let left = self.given_up.get();
         if self.opened.get().is_some() {
@@ -248,23 +246,39 @@ impl<D: Dispatch + 'static> Coordinator<D> {
 
     /// Cancels what is to be cancelled; when the rest is given up.
     fn wind_down(self: &Rc<Self>, how: Shutdown) -> Option<Instant> {
-        let agent = self.clone();
+        let this = self.clone();
         match how.kill_after {
             Some(grace) => {
-                tokio::task::spawn_local(async move {
+                self.start(async move {
                     tokio::time::sleep(grace).await;
-                    agent.cancel_all().await;
+                    this.cancel_all().await;
                 });
                 Some(Instant::now() + grace + CANCEL_PATIENCE)
             }
             None => {
                 // Queued or running is the server's to know: a queued one is removed, a running one ends.
                 if how.cancel_queued {
-                    tokio::task::spawn_local(async move { agent.cancel_queued().await });
+                    self.start(async move { this.cancel_queued().await });
                 }
                 None
             }
         }
+    }
+
+    /// Starts a task of this thread. Should it panic, nobody waits for what it had to do: all is given up.
+    pub(super) fn start(
+        self: &Rc<Self>,
+        work: impl Future<Output = ()> + 'static,
+    ) -> JoinHandle<()> {
+        let this = self.clone();
+        tokio::task::spawn_local(async move {
+            if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+                this.missed(DispatchError::Protocol {
+                    operation: "coordinate",
+                    problem: "the coordinator panicked".to_owned(),
+                });
+            }
+        })
     }
 
     // -- the queue
@@ -308,7 +322,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
             named: self.config.named,
             ..Terms::new(super::verdicts::verdicts())
         };
-        let begun = Instant::now();
+        let begun = tokio::time::Instant::now();
         let by = loop {
             let opened = self.dispatch.open(&self.config.queue, &self.owner, &terms);
             let by = match opened.await? {
@@ -435,11 +449,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         let is_news = match &event {
             Event::WorkerStart { worker_id, .. } => state.workers.insert(worker_id.clone()),
             Event::WorkerExit { worker_id, .. } => state.workers.remove(worker_id),
-            Event::Degraded {
-                requested,
-                mechanism,
-                ..
-            } => state.degraded.insert((*requested, mechanism)),
+            Event::Degraded { mechanism, .. } => state.degraded.insert(mechanism),
             _ => false,
         };
         if is_news {
@@ -452,7 +462,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         let Some(outstanding) = state.outstanding.get_mut(task).filter(|it| !it.began) else {
             return;
         };
-        outstanding.begin();
+        outstanding.began = true;
         for (call, listener) in &outstanding.waiting {
             listener.began(worker_id);
             self.observers.tell(Event::Start {
@@ -492,3 +502,11 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         }
     }
 }
+
+/// Who is told twice to end does so when the first of both says.
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
+}
+
+#[cfg(test)]
+mod tests;

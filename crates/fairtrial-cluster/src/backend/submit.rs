@@ -22,7 +22,7 @@ use crate::terms::Task;
 
 impl<D: Dispatch + 'static> Coordinator<D> {
     /// Takes a call on its way.
-    pub(super) fn take(self: Rc<Self>, submission: Submission) {
+    pub(super) fn take(self: &Rc<Self>, submission: Submission) {
         let Submission {
             id,
             call,
@@ -41,10 +41,11 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         };
         self.state.borrow_mut().preparing.insert(id, preparing);
         self.changed.notify_waiters();
-        tokio::task::spawn_local(async move {
-            match self.make_task(&call, at).await {
-                Ok(task) => self.line_up(id, task),
-                Err(error) => self.end_early(id, Err(error)),
+        let this = self.clone();
+        self.start(async move {
+            match this.make_task(&call, at).await {
+                Ok(task) => this.line_up(id, task),
+                Err(error) => this.end_early(id, Err(error)),
             }
         });
     }
@@ -54,8 +55,13 @@ impl<D: Dispatch + 'static> Coordinator<D> {
         let mut parts = PackedParts::default();
         if let Some(terms) = call.python() {
             for directory in &terms.python_path {
-                parts.path.push(self.packed(directory, at).await?);
+                parts
+                    .path
+                    .push(self.packed("python_path", directory, at).await?);
             }
+        }
+        if let (true, Some(cwd)) = (self.config.packs_cwd, &call.cwd) {
+            parts.cwd = Some(self.packed("cwd", cwd, at).await?);
         }
         if let Some(file) = arguments_in_file(call)? {
             // Hashed by the store's thread: this one has leases and owners to keep.
@@ -91,8 +97,13 @@ impl<D: Dispatch + 'static> Coordinator<D> {
 
     /// A directory in the store, with all that was changed there before the call was made; packed again only then. Calls
     /// that were made before somebody looked share that look.
-    async fn packed(&self, directory: &Path, at: Instant) -> Result<Blob, EngineError> {
-        let refuse = |error: PackError| refused("python_path", &error);
+    async fn packed(
+        &self,
+        field: &str,
+        directory: &Path,
+        at: Instant,
+    ) -> Result<Blob, EngineError> {
+        let refuse = |error: PackError| refused(field, &error);
         let _one_at_a_time = self.packing.lock().await;
         let known = self.packed.borrow().get(directory).cloned();
         if let Some(packed) = &known
@@ -113,7 +124,7 @@ impl<D: Dispatch + 'static> Coordinator<D> {
                 .insert(directory.to_owned(), packed);
             return Ok(blob);
         }
-        let store = self.store("python_path")?;
+        let store = self.store(field)?;
         let root = directory.to_owned();
         let packed = aside(move || packed_at_last(&root)).await;
         let packed = packed.map_err(refuse)?;
@@ -179,14 +190,15 @@ impl<D: Dispatch + 'static> Coordinator<D> {
     }
 
     /// Cancels a call, wherever it is.
-    pub(super) fn cancel(self: Rc<Self>, call: CallId) {
+    pub(super) fn cancel(self: &Rc<Self>, call: CallId) {
         if let Some(preparing) = self.state.borrow_mut().preparing.get_mut(&call) {
             preparing.cancelled = true;
             self.look_for_cancelled();
             return;
         }
         if let Some(task) = self.leave(call) {
-            tokio::task::spawn_local(async move { self.cancel_task(&task).await });
+            let this = self.clone();
+            self.start(async move { this.cancel_task(&task).await });
         }
     }
 

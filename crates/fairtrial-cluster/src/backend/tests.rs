@@ -5,23 +5,34 @@ use fairtrial_exec::{SpillDir, Verdict};
 use super::*;
 use crate::memory::MemoryDispatch;
 
-fn backend(on_full: OnFull) -> ClusterBackend<MemoryDispatch> {
-    let config = ClusterConfig {
+/// The queue `q`, named, with room for a hundred.
+pub(super) fn config(spill: &std::path::Path) -> ClusterConfig {
+    ClusterConfig {
         queue: QueueName::new("q").expect("a name"),
-        named: false,
+        named: true,
         class: Class::Cpu,
         weight: 1,
-        max_queue: 1,
+        max_queue: 100,
         max_inflight: None,
-        on_full,
+        on_full: OnFull::Wait,
         server_timeout: Duration::from_secs(60),
         lease: Duration::from_secs(30),
+        packs_cwd: false,
         spill: SpillPolicy {
-            dir: SpillDir::new(std::env::temp_dir()),
+            dir: SpillDir::new(spill),
             memfd_cap_bytes: u64::MAX,
             memory_limit_bytes: None,
         },
         python: None,
+    }
+}
+
+fn backend(on_full: OnFull) -> ClusterBackend<MemoryDispatch> {
+    let config = ClusterConfig {
+        named: false,
+        max_queue: 1,
+        on_full,
+        ..config(&std::env::temp_dir())
     };
     ClusterBackend::new(MemoryDispatch::new(), None, config)
 }
@@ -45,4 +56,25 @@ async fn a_full_queue_is_an_error_only_if_that_was_asked_for() {
         let ended = ended.expect("in time").expect("an outcome");
         assert_eq!(ended.verdict, Verdict::Cancelled);
     }
+}
+
+/// CL-56: who is told to end with patience, and then at once, ends at once.
+#[tokio::test]
+async fn the_second_shutdown_may_be_the_quicker_one() {
+    let backend = Arc::new(backend(OnFull::Wait));
+    let call = backend.submit(Call::command(["true"])).expect("taken");
+    let patient = Shutdown {
+        kill_after: Some(Duration::from_secs(3600)),
+        ..Shutdown::default()
+    };
+    let first = backend.shutdown(patient);
+    tokio::pin!(first);
+    assert!(futures_util::poll!(&mut first).is_pending());
+    let both = async { tokio::join!(first, backend.shutdown(Shutdown::now())) };
+    let in_time = tokio::time::timeout(Duration::from_secs(60), both).await;
+    in_time.expect("it ended");
+    assert!(
+        call.await
+            .is_ok_and(|outcome| outcome.verdict == Verdict::Cancelled)
+    );
 }

@@ -16,6 +16,7 @@ use super::base64::Base64;
 use super::carried::Carried;
 use super::is_default;
 use super::sandbox::{LimitsRecord, SandboxRecord, nanoseconds};
+use super::task::PackedParts;
 use crate::blobs::Blob;
 
 /// Text of the system, which need not be UTF-8.
@@ -52,6 +53,9 @@ pub(super) struct CallRecord {
     env: Vec<(OsText, Option<OsText>)>,
     #[serde(default, skip_serializing_if = "is_default")]
     cwd: Option<OsText>,
+    /// Instead of `cwd`, a directory that came along.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) packed_cwd: Option<Blob>,
     #[serde(default, skip_serializing_if = "is_default")]
     timeout_ns: Option<u64>,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -172,7 +176,8 @@ pub(super) type Fetch<'a> = &'a mut dyn FnMut(&Blob) -> Option<Arguments>;
 impl CallRecord {
     /// Of a call with its packed directories, everything small. Large arguments are in a `file` or go by themselves,
     /// and are given by their blob.
-    pub(super) fn of(call: &Call, path: Vec<Blob>, file: Option<Blob>) -> Self {
+    pub(super) fn of(call: &Call, parts: PackedParts) -> Self {
+        let PackedParts { path, cwd, file } = parts;
         let carried = |arguments: &Arguments| match (arguments, file) {
             (_, Some(blob)) => Carried::Blob(blob),
             (Arguments::Bytes(bytes), None) => Carried::here(bytes),
@@ -203,7 +208,11 @@ impl CallRecord {
                 .iter()
                 .map(|(name, value)| (text(name), value.as_ref().map(text)))
                 .collect(),
-            cwd: call.cwd.as_ref().map(|cwd| OsText::of(cwd.as_os_str())),
+            cwd: match cwd {
+                Some(_) => None,
+                None => call.cwd.as_ref().map(|cwd| OsText::of(cwd.as_os_str())),
+            },
+            packed_cwd: cwd,
             timeout_ns: call.timeout.map(nanoseconds),
             queue_timeout_ns: call.queue_timeout.map(nanoseconds),
             term_grace_ns: nanoseconds(call.term_grace),
@@ -231,12 +240,16 @@ impl CallRecord {
 
     /// The call, with directories unpacked at `path` and blobs as `fetch` gives them; `None` if a word in it is not
     /// known here, or a blob is not there.
-    pub(super) fn to_call(&self, path: Vec<PathBuf>, fetch: Fetch<'_>) -> Option<Call> {
+    pub(super) fn to_call(&self, mut path: Vec<PathBuf>, fetch: Fetch<'_>) -> Option<Call> {
+        let cwd = match (&self.cwd, self.packed_cwd) {
+            (_, Some(_)) => Some(path.pop()?), // the last of them
+            (cwd, None) => cwd.as_ref().map(|cwd| cwd.to_os().into()),
+        };
         let mut call = Call::new(self.work.to_work(path, fetch)?);
         let env = self.env.iter();
         let env = env.map(|(name, value)| (name.to_os(), value.as_ref().map(OsText::to_os)));
         call.env = env.collect::<BTreeMap<_, _>>();
-        call.cwd = self.cwd.as_ref().map(|cwd| cwd.to_os().into());
+        call.cwd = cwd;
         call.timeout = self.timeout_ns.map(Duration::from_nanos);
         // The server sees to it: the agent's own queue is empty.
         call.queue_timeout = None;

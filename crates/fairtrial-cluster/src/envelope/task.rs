@@ -114,6 +114,8 @@ pub enum BlobUse {
 pub struct PackedParts {
     /// One for each directory of the call's `python_path`.
     pub path: Vec<Blob>,
+    /// Where it is to run, if that goes with it.
+    pub cwd: Option<Blob>,
     /// The arguments.
     pub file: Option<Blob>,
 }
@@ -126,7 +128,7 @@ impl TaskEnvelope {
         parts: PackedParts,
         python: Option<String>,
     ) -> Result<SealedTask, UnreadableTask> {
-        let record = CallRecord::of(call, parts.path, parts.file);
+        let record = CallRecord::of(call, parts);
         let needs = Needs {
             python,
             level: record.sandbox.level.clone(),
@@ -201,10 +203,12 @@ impl TaskEnvelope {
         if let Some(python) = self.call.python() {
             blobs.extend(python.path.iter().map(|blob| (blob, BlobUse::Directory)));
         }
+        let cwd = self.call.packed_cwd.iter();
+        blobs.extend(cwd.map(|blob| (blob, BlobUse::Directory)));
         blobs
     }
 
-    /// The call, with directories unpacked at `path` and other blobs as `fetch` gives them.
+    /// The call, with directories unpacked at `path`, in the order of [`TaskEnvelope::blobs`], and other blobs as `fetch` gives them.
     pub fn to_call(
         &self,
         path: Vec<PathBuf>,

@@ -87,7 +87,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 let reaped = match self.dispatch.reap_all(&queue.queue, class, &live).await {
                     Ok(reaped) => reaped,
                     Err(error) => {
-                        self.pass_over(&queue.queue, error)?;
+                        self.pass_over((&queue.queue, class), error)?;
                         continue;
                     }
                 };

@@ -102,7 +102,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     /// Tells a queue which of its calls began, and what became of the workers that ran them.
     pub(super) async fn tell_of_workers(&self, queue: &QueueName) -> Result<(), DispatchError> {
         let telling = Telling::of(&self.workers, queue);
-        self.dispatch.emit(queue, &telling.events).await?;
+        unless_spoilt(self.dispatch.emit(queue, &telling.events).await)?;
         telling.arrived();
         Ok(())
     }
@@ -119,8 +119,16 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         let queues = self.dispatch.queues().await?;
         let news = self.news.take();
         for listed in queues {
-            self.dispatch.emit(&listed.queue, &news).await?;
+            unless_spoilt(self.dispatch.emit(&listed.queue, &news).await)?;
         }
         Ok(())
+    }
+}
+
+/// Where another program spoilt a queue nobody can be told anything, and the others are told all the same.
+fn unless_spoilt(told: Result<(), DispatchError>) -> Result<(), DispatchError> {
+    match told {
+        Err(DispatchError::Protocol { .. }) => Ok(()),
+        told => told,
     }
 }

@@ -13,7 +13,7 @@ use crate::answers::{Committed, Leased, Renewed};
 use crate::dispatch::{Dispatch, DispatchError};
 use crate::envelope::{ErrorCode, ResultEnvelope};
 use crate::jitter::{Backoff, jittered};
-use crate::names::{Consumer, QueueName};
+use crate::names::{Class, Consumer, QueueName};
 use crate::terms::{Commit, Lease, NewEvent, NodeState, Release};
 
 /// An idle slot asks this often, hints or none (CL-18).
@@ -91,14 +91,20 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         for queue in &order {
             let asked = Instant::now();
             for class in &self.config.classes {
-                place = self.place_for((queue, *class), consumer, place).await?;
+                place = match self.place_for((queue, *class), consumer, place).await {
+                    Ok(place) => place,
+                    Err(error) => {
+                        self.pass_over((queue, *class), error)?;
+                        None
+                    }
+                };
                 if place.as_ref().is_none_or(|place| place.class != *class) || !self.goes_on() {
                     continue;
                 }
                 let leased = match self.dispatch.lease(queue, *class, consumer).await {
                     Ok(leased) => leased,
                     Err(error) => {
-                        self.pass_over(queue, error)?;
+                        self.pass_over((queue, *class), error)?;
                         continue;
                     }
                 };
@@ -114,16 +120,22 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     /// A queue that another program spoilt costs the others nothing; whatever else went wrong does.
     pub(super) fn pass_over(
         &self,
-        queue: &QueueName,
+        (queue, class): (&QueueName, Class),
         error: DispatchError,
     ) -> Result<(), DispatchError> {
         if !matches!(error, DispatchError::Protocol { .. }) {
             return Err(error);
         }
-        if self.spoilt.borrow_mut().insert(queue.clone()) {
+        let mut spoilt = self.spoilt.borrow_mut();
+        if spoilt.insert((queue.clone(), class)) {
             log::warn!("queue `{queue}` is passed over: {error}");
         }
         Ok(())
+    }
+
+    fn is_spoilt(&self, queue: &QueueName, class: Class) -> bool {
+        let spoilt = self.spoilt.borrow();
+        !spoilt.is_empty() && spoilt.contains(&(queue.clone(), class))
     }
 
     async fn look_for_queues(&self) {
@@ -148,6 +160,10 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                 waited,
             } => {
                 self.rounds.borrow_mut().served(queue);
+                if self.is_spoilt(queue, lease.class) {
+                    let place = (queue.clone(), lease.class);
+                    self.spoilt.borrow_mut().remove(&place); // it is as it should be again
+                }
                 Some(Held {
                     lease,
                     envelope,
@@ -223,10 +239,16 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                     lost.notify_one();
                     return std::future::pending().await;
                 }
-                Err(error) => {
-                    self.missed(error);
-                    wait = backoff.next().min(every);
-                }
+                Err(error) => match self.pass_over((&lease.queue, lease.class), error) {
+                    Ok(()) => {
+                        lost.notify_one(); // with the queue
+                        return std::future::pending().await;
+                    }
+                    Err(error) => {
+                        self.missed(error);
+                        wait = backoff.next().min(every);
+                    }
+                },
             }
         }
     }
@@ -266,11 +288,12 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
                     continue;
                 }
                 Err(error) => {
-                    let mut others = next.iter().filter(|queue| **queue != commit.lease.queue);
-                    if others.any(|queue| self.pass_over(queue, error.clone()).is_ok()) {
-                        place = None; // only the other queue is at fault: it is committed alone
-                        continue;
-                    }
+                    let own = (&commit.lease.queue, commit.lease.class);
+                    let Err(error) = self.pass_over(own, error) else {
+                        self.workers.borrow_mut().give_up(&commit.lease);
+                        self.rounds.borrow_mut().had_nothing(own.0, Instant::now());
+                        return None; // the result is lost with the queue
+                    };
                     self.missed(error);
                 }
             }
@@ -299,7 +322,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         // One that had the most it may have running has room when this is committed.
         rounds.may_have(own, now);
         let mut order = rounds.order(now).into_iter();
-        order.find(|queue| !self.spoilt.borrow().contains(queue))
+        order.find(|queue| !self.is_spoilt(queue, self.config.classes[0]))
     }
 
     async fn commit_and_ask(
@@ -310,7 +333,13 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     ) -> Result<(Committed, Option<Held>), DispatchError> {
         let (class, asked) = (commit.lease.class, Instant::now());
         let (committed, leased) = self.dispatch.commit_and_lease(commit, queue, class).await?;
-        let held = self.taken(queue, leased, place);
+        let held = match leased {
+            Ok(leased) => self.taken(queue, leased, place),
+            Err(error) => {
+                self.pass_over((queue, class), error).ok(); // what else is wrong shows when it is asked again
+                None
+            }
+        };
         if held.is_none() {
             self.rounds.borrow_mut().had_nothing(queue, asked);
         }
@@ -339,7 +368,10 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         loop {
             match self.dispatch.release(lease, release).await {
                 Ok(_) => return self.reached(),
-                Err(error) => self.missed(error),
+                Err(error) => match self.pass_over((&lease.queue, lease.class), error) {
+                    Ok(()) => return,
+                    Err(error) => self.missed(error),
+                },
             }
             tokio::select! {
                 () = tokio::time::sleep(backoff.next()) => {}

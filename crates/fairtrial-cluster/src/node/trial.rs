@@ -13,6 +13,7 @@ use fairtrial_exec::{
 };
 use serde_json::json;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 use super::slot::Held;
 use super::{NodeAgent, Stop};
@@ -92,23 +93,26 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         };
         let call = execution.id();
         let (mut is_cancelled, mut is_told) = (false, false);
-        let telling = self.tell_began(&held.lease, began);
-        tokio::pin!(telling);
-        let answer = loop {
-            tokio::select! {
-                biased;
-                answer = &mut execution => break answer,
-                ran = &mut broken_off => {
-                    self.kill(execution).await;
-                    self.workers.borrow_mut().ended(call, None);
-                    return ran;
+        let answer = {
+            // Of this block: what it had to tell and did not is told by others as soon as the call has ended.
+            let telling = self.tell_began(&held.lease, began);
+            tokio::pin!(telling);
+            loop {
+                tokio::select! {
+                    biased;
+                    answer = &mut execution => break answer,
+                    ran = &mut broken_off => {
+                        self.kill(execution).await;
+                        self.workers.borrow_mut().ended(call, None);
+                        return ran;
+                    }
+                    // Once: a second time would be without the grace it may have.
+                    () = cancel.notified(), if !is_cancelled => {
+                        execution.cancel();
+                        is_cancelled = true;
+                    }
+                    () = &mut telling, if !is_told => is_told = true,
                 }
-                // Once: a second time would be without the grace it may have.
-                () = cancel.notified(), if !is_cancelled => {
-                    execution.cancel();
-                    is_cancelled = true;
-                }
-                () = &mut telling, if !is_told => is_told = true,
             }
         };
         let metrics = answer.as_ref().ok().map(|outcome| &outcome.metrics);
@@ -203,7 +207,9 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             () = self.stopped(Stop::Now) => {}
             () = async {
                 self.stopped(Stop::Drain).await;
-                tokio::time::sleep(self.config.drain_timeout).await;
+                let by = self.drain_by.get().unwrap_or_else(|| Instant::now() + self.config.drain_timeout);
+                self.drain_by.set(Some(by)); // for all that is still to be done, and not for each part of it
+                tokio::time::sleep_until(by).await;
             } => {}
         }
     }

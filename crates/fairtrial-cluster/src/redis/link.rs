@@ -36,6 +36,9 @@ const FOR_NOW: [&str; 10] = [
     "UNBLOCKED",
 ];
 
+/// Those of them that have nothing to do with the connection.
+const STAY: [&str; 4] = ["BUSY", "MISCONF", "NOREPLICAS", "OOM"];
+
 /// The way to one server.
 pub(super) struct Link {
     endpoint: Endpoint,
@@ -176,7 +179,7 @@ impl Link {
         Ok((shared.0, connection))
     }
 
-    /// Throws the connection away if it failed, unless another has taken its place.
+    /// Throws the connection away if another may do better, unless that has taken its place by now.
     async fn judged<T>(
         &self,
         number: u64,
@@ -185,9 +188,11 @@ impl Link {
     ) -> Result<T, DispatchError> {
         let error = match reply {
             Ok(reply) => return Ok(reply),
-            Err(error) => self.explain(name, &error),
+            Err(error) => error,
         };
-        if let DispatchError::Unreachable { .. } = error {
+        let would_help = !error.code().is_some_and(|code| STAY.contains(&code));
+        let error = self.explain(name, &error);
+        if let (DispatchError::Unreachable { .. }, true) = (&error, would_help) {
             let mut shared = self.shared.lock().await;
             if shared.0 == number {
                 shared.1 = None;

@@ -22,26 +22,25 @@ local function commit_plainly()
   for i = 11, #ARGV, 4 do event(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
   event('complete', task, name, ARGV[8])
 
-  while true do
+  for _ = 1, 100 do
     local read = redis.call('XREADGROUP', 'GROUP', GROUP, consumer, 'COUNT', '1', 'STREAMS', stream, '>')
-    if not read then
-      if meta[6] then redis.call('HDEL', META, 'told.' .. class) end
-      tell()
-      return { { 'committed' }, { 'empty' } }
-    end
+    if not read then break end
     local new = read[1][2][1]
     local next_task = new[2][2]
     local packed = redis.call('HGET', TASK, next_task)
     local is_read, record = pcall(cmsgpack.unpack, packed or '')
-    if is_read and type(record) == 'table' and record.entry == new[1] then
+    if is_read and type(record) == 'table' and record.envelope and record.entry == new[1] then
       event('call.leased', next_task, name, '{"delivery":1}')
       -- By the server's clock, as all of them.
-      local waited = math.max(0, string.match(tell(), '^%d+') - record.since)
+      local waited = math.max(0, string.match(tell(), '^%d+') - (tonumber(record.since) or 0))
       return { { 'committed' }, { 'task', next_task, new[1], 1, record.envelope, meta[5], waited } }
     end
     redis.call('XACK', stream, GROUP, new[1])
     redis.call('XDEL', stream, new[1])
   end
+  if meta[6] then redis.call('HDEL', META, 'told.' .. class) end
+  tell()
+  return { { 'committed' }, { 'empty' } }
 end
 
 local plainly = commit_plainly()

@@ -76,6 +76,14 @@ impl RedisDispatch {
         &self,
         queue: &QueueName,
     ) -> Answered<Option<QueueStatus>> {
+        match self.status_of_queue(queue).await {
+            // Another program wrote something else there.
+            Err(DispatchError::Protocol { .. }) => Ok(None),
+            status => status,
+        }
+    }
+
+    async fn status_of_queue(&self, queue: &QueueName) -> Answered<Option<QueueStatus>> {
         let mut pipe = redis::pipe();
         pipe.cmd("HMGET").arg(keys::of(queue, "meta")).arg(&[
             "state",
@@ -95,11 +103,7 @@ impl RedisDispatch {
         }
         let mut replies = self.link.pipe("status", &mut pipe).await?.into_iter();
         let mut next = || replies.next().unwrap_or(Ok(Value::Nil));
-        let meta: Vec<Option<String>> = match self.taken(next()) {
-            // Another program wrote something else there.
-            Err(DispatchError::Protocol { .. }) => return Ok(None),
-            meta => meta?,
-        };
+        let meta: Vec<Option<String>> = self.taken(next())?;
         let [Some(state), owner, seen, collected] =
             <[_; 4]>::try_from(meta).map_err(|_| odd("status", "meta"))?
         else {

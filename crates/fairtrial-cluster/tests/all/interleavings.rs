@@ -130,7 +130,7 @@ impl<'a, S: Stage> Course<'a, S> {
                         .commit_and_lease(&commit(&lease), &queue(), Class::Cpu)
                         .await
                         .unwrap();
-                    format!("{} {}", shown(&both.0), self.note(both.1))
+                    format!("{} {}", shown(&both.0), self.note(both.1.unwrap()))
                 }
                 None => String::new(),
             },

@@ -32,6 +32,7 @@ fn backend(
         on_full: options.on_full,
         server_timeout: options.server_timeout,
         lease: options.lease,
+        packs_cwd: false,
         spill: SpillPolicy {
             dir: SpillDir::new(std::env::temp_dir()),
             memfd_cap_bytes: u64::MAX,

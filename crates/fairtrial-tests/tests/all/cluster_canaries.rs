@@ -39,7 +39,7 @@ fn canary(kind: &str) -> String {
 }
 
 /// A process of the test's own, gone with it.
-struct Helper(Child);
+pub(crate) struct Helper(Child);
 
 impl Drop for Helper {
     fn drop(&mut self) {
@@ -109,13 +109,13 @@ print(server.server_address[1], flush=True)
 server.serve_forever()
 "#;
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("it has one").port()
 }
 
 /// One certificate that is its own authority, for the server and for whoever comes.
-fn make_certificate(dir: &Path) -> bool {
+pub(crate) fn make_certificate(dir: &Path) -> bool {
     let words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj /CN=localhost \
                  -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE \
                  -keyout server.key -out server.pem";
@@ -309,7 +309,7 @@ impl Scene {
     }
 }
 
-fn start_store(root: &Path, token: &str) -> (Helper, u16) {
+pub(crate) fn start_store(root: &Path, token: &str) -> (Helper, u16) {
     let mut child = command("python3")
         .args(["-c", STORE])
         .arg(root)

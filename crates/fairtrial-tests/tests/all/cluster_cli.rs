@@ -15,7 +15,7 @@ fn agent(shell: &Shell, server: &RedisServer, name: &str) -> Running {
 }
 
 /// The backend's URL; a lost lease is soon found, and yet not lost because the machine is busy.
-fn backend(server: &RedisServer) -> String {
+pub(crate) fn backend(server: &RedisServer) -> String {
     format!("{}?lease=3s", server.url())
 }
 
@@ -69,7 +69,7 @@ fn what_agents_find_is_what_this_machine_finds() {
     }
 }
 
-const STUDY: &str = "study_id: kept
+pub(crate) const STUDY: &str = "study_id: kept
 title: Kept
 factors: {f: [1, 2]}
 agents: {a: {python: 'agent.py:go', isolation: fresh}}
@@ -77,13 +77,13 @@ problems: {p: {payload: {x: 1}}}
 run_budget: {replicates: 20}
 seed_policy: {base_seed: 5}
 ";
-const AGENT: &str = "import time
+pub(crate) const AGENT: &str = "import time
 def go(run):
     time.sleep(0.02)
     return {'output': {'v': run['seed'] % 11}}
 ";
 
-fn tables(shell: &Shell, directory: &str) -> Vec<String> {
+pub(crate) fn tables(shell: &Shell, directory: &str) -> Vec<String> {
     let to = format!("{directory}-masked");
     let words = ["export", directory, "--mask-volatile", "--to", &to];
     let exported = shell.fairtrial(words).run();
@@ -93,7 +93,7 @@ fn tables(shell: &Shell, directory: &str) -> Vec<String> {
     names.iter().filter_map(|name| read(name).ok()).collect()
 }
 
-fn done(shell: &Shell, server: &RedisServer) -> u64 {
+pub(crate) fn done(shell: &Shell, server: &RedisServer) -> u64 {
     let status = status(shell, server);
     status["queues"][0]["recorded"].as_u64().unwrap_or(0)
 }

@@ -27,6 +27,7 @@ fn coordinator(
         on_full: OnFull::Wait,
         server_timeout: Duration::from_secs(60),
         lease: Duration::from_secs(30),
+        packs_cwd: false,
         spill: SpillPolicy {
             dir: SpillDir::new(shell.path().join("spill")),
             memfd_cap_bytes: u64::MAX,

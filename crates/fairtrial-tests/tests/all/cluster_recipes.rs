@@ -288,11 +288,12 @@ fn pods_are_deployments_with_a_security_context_for_their_level() {
     );
 }
 
-/// It serves; told to end, it ends well.
-fn assert_serves(mut agent: Running, name: &str) {
+/// It serves with so many slots; told to end, it ends well.
+fn assert_serves(mut agent: Running, name: &str, slots: u32) {
     let line = agent.error_line();
+    let with = format!(" with {slots} slots");
     assert!(
-        line.starts_with("agent ") && line.contains(" serves "),
+        line.starts_with("agent ") && line.contains(" serves ") && line.contains(&with),
         "{name}: {line}"
     );
     agent.signal(Signal::TERM);
@@ -340,8 +341,9 @@ fn what_the_recipes_start_is_an_agent_that_serves() {
             .env("HQ_CPUS", "0,1")
             .under_all(&["sh", "-c", &line, "sh"])
     };
-    for name in ["slurm.sbatch", "hyperqueue.sh"] {
-        assert_serves(script(name, &[]).start(), name);
+    // As many slots as each scheduler gave it processors.
+    for (name, slots) in [("slurm.sbatch", 3), ("hyperqueue.sh", 2)] {
+        assert_serves(script(name, &[]).start(), name, slots);
     }
     let exec = setting("ExecStart");
     let exec = exec
@@ -355,7 +357,7 @@ fn what_the_recipes_start_is_an_agent_that_serves() {
         );
     let (program, words) = exec.split_once(' ').expect("words");
     assert_eq!(program, "/usr/local/bin/fairtrial");
-    assert_serves(shell.fairtrial(words.split(' ')).start(), UNIT);
+    assert_serves(shell.fairtrial(words.split(' ')).start(), UNIT, 16);
     // It starts agents and waits for them: they are what is told to end.
     let mut started = script("ssh.sh", &[url, "2", "here"]).start();
     let line = started.error_line();

@@ -459,3 +459,20 @@ async fn an_agent_that_is_ill_ends_when_it_is_told_to() {
     assert!(told.elapsed() < Duration::from_secs(20));
     drop(running);
 }
+
+/// CL-7: who is told to end while it tries a store that does not answer, does.
+#[tokio::test]
+async fn an_agent_that_has_not_begun_to_serve_can_be_ended() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    let (store, url) = http_store(&shell);
+    store.fail("PUT", Act::Hang);
+    let words = ["--slots", "1", "--blobs", &url];
+    let words = cluster_words::agent_words(&server, "one", &words);
+    let agent = shell.fairtrial(words.iter().map(String::as_str)).start();
+    wait_until("it tries the store", || !store.heard("PUT").is_empty()).await;
+    agent.signal(Signal::TERM);
+    assert_eq!(agent.end().code, Some(0));
+}

@@ -5,8 +5,8 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::cluster_words::{
-    agent, agent_status, batch, begun, command, dispatch, has_begun, held_calls, is_alive, records,
-    told, wait_for,
+    agent, agent_status, batch, begun, command, dispatch, has_begun, held_calls, is_alive, number,
+    records, told, wait_for,
 };
 
 /// CL-7, CL-28: what does not end in time is killed and given back, and does not count as delivered.
@@ -63,6 +63,30 @@ async fn a_second_signal_gives_back_what_runs_at_once() {
     assert!(begun(&shell).iter().all(|(_, pid)| !is_alive(*pid)));
     let _last = agent(&shell, &server, "last", &["--slots", "1"]);
     assert_eq!(records(&running.end().stdout)[0]["value"], "last");
+}
+
+/// CL-7: who drains leases nothing more, though a commit asks for the next task in the same breath.
+#[tokio::test]
+async fn an_agent_that_drains_begins_nothing_more() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    held_calls(&shell, "calls.jsonl", 3);
+    let leaving = agent(&shell, &server, "leaving", &["--slots", "1"]);
+    let _running = batch(&shell, &server, "calls.jsonl", "");
+    let queued = || number(&shell, &server, "q", "queued");
+    wait_until("it began", || has_begun(&shell, "leaving")).await;
+    wait_until("others wait", || queued() == Some(2)).await;
+    leaving.signal(Signal::TERM);
+    wait_until("it drains", || {
+        agent_status(&shell, &server, "leaving")["state"] == "draining"
+    })
+    .await;
+    shell.write("go", "");
+    let ended = leaving.end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!((begun(&shell).len(), queued()), (1, Some(2)));
 }
 
 /// CL-7: an agent without work ends at the first signal, with the code of that signal.
@@ -144,6 +168,31 @@ async fn a_call_that_holds_the_gil_keeps_its_lease() {
     assert_eq!(leases.len(), 1, "{leases:?}");
 }
 
+/// CL-5: the queue says how soon a lease is lost, and an agent that was started for longer ones keeps it all the same.
+#[tokio::test]
+async fn an_agent_with_long_leases_keeps_a_short_one() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    let begun = shell.path().join("begun").display().to_string();
+    let source = "import ctypes
+def f(begun):
+    open(begun, 'w').close()
+    return ctypes.PyDLL(None).sleep(6)";
+    let call = json!({"id": 1, "source": source, "function": "f", "args": [begun]});
+    shell.write_lines("calls.jsonl", &[call]);
+    let _long = agent(&shell, &server, "long", &["--slots", "1", "--lease", "30s"]);
+    let running = batch(&shell, &server, "calls.jsonl", "lease=2s");
+    wait_until("it began", || shell.path().join("begun").exists()).await;
+    // Takes back what is not renewed.
+    let _short = agent(&shell, &server, "short", &["--slots", "1", "--lease", "1s"]);
+    let ended = running.end();
+    assert_eq!(records(&ended.stdout)[0]["value"], 0, "{ended:?}");
+    let leases = told(&dispatch(&server), "call.leased").await;
+    assert_eq!(leases.len(), 1, "{leases:?}");
+}
+
 /// CL-57: an agent that the server has left alone for too long kills what it runs, and ends with 1.
 #[tokio::test]
 async fn an_agent_gives_up_a_server_that_stays_away() {
@@ -162,6 +211,32 @@ async fn an_agent_gives_up_a_server_that_stays_away() {
     let says = "the agent ended: no answer from the server for ";
     assert!(ended.stderr.contains(says), "{ended:?}");
     assert!(!is_alive(begun(&shell)[0].1));
+}
+
+/// CL-57: what ends while the server is away is kept, and committed when it is back: nothing is run again.
+#[tokio::test]
+async fn an_outcome_outlives_the_absence_of_the_server() {
+    let Some(mut server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    held_calls(&shell, "calls.jsonl", 1);
+    let mut one = agent(&shell, &server, "one", &["--slots", "1"]);
+    let running = batch(&shell, &server, "calls.jsonl", "lease=60s");
+    wait_until("it began", || has_begun(&shell, "one")).await;
+    let pid = begun(&shell)[0].1;
+    server.kill();
+    shell.write("go", "");
+    let said = one.error_line();
+    assert!(said.contains("cannot reach the server"), "{said}");
+    wait_until("it ended", || !is_alive(pid)).await;
+    server.start_again();
+    let ended = running.end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(records(&ended.stdout)[0]["value"], "one");
+    assert_eq!(begun(&shell).len(), 1, "it was not run again");
+    let leases = told(&dispatch(&server), "call.leased").await;
+    assert_eq!(leases.len(), 1, "{leases:?}");
 }
 
 /// CL-57: a server that takes nothing for a while ends neither agent nor coordinator.

@@ -156,6 +156,7 @@ fn backend(server: &RedisServer, shell: &Shell) -> ClusterBackend<RedisDispatch>
         on_full: options.on_full,
         server_timeout: options.server_timeout,
         lease: options.lease,
+        packs_cwd: false,
         spill: SpillPolicy {
             dir: SpillDir::new(shell.path()),
             memfd_cap_bytes: u64::MAX,

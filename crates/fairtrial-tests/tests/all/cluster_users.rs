@@ -40,7 +40,7 @@ pub(crate) fn users() -> String {
 }
 
 /// A server with them.
-fn start() -> Option<RedisServer> {
+pub(crate) fn start() -> Option<RedisServer> {
     RedisServer::start_on(|dir| {
         fs::write(dir.join("users.acl"), users()).expect("a file");
         ServerTerms {
@@ -94,7 +94,7 @@ fn everything_below(dir: &Path) -> (Vec<u8>, usize) {
     all
 }
 
-fn assert_no_password(what: &str, text: &[u8]) {
+pub(crate) fn assert_no_password(what: &str, text: &[u8]) {
     for (user, password) in PASSWORDS {
         let has = text
             .windows(password.len())

@@ -19,6 +19,8 @@ pub(super) async fn check(
     for warning in suited.warnings {
         say(&format!("warning: {warning}"));
     }
+    let allowed = dispatch.may_serve().await;
+    allowed.map_err(cluster::failure)?;
     if let Some(store) = store {
         store
             .check()

@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fairtrial_exec::{Answer, Captured, Observers, SpillDir, SpillPolicy};
+use fairtrial_exec::{Answer, Captured, Observers};
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::backend::cancelled;
 use crate::backend::coordinator::Outstanding;
-use crate::backend::{ClusterConfig, OnFull, cancelled};
+use crate::backend::tests::config;
 use crate::blobs::BlobStore;
 use crate::memory::MemoryDispatch;
 use crate::names::{Class, QueueName, StreamId, Token};
@@ -16,23 +17,7 @@ use crate::terms::Task;
 
 fn coordinator(store: &Path) -> Rc<Coordinator<MemoryDispatch>> {
     let url = format!("file://{}", store.display());
-    let config = ClusterConfig {
-        queue: QueueName::new("q").expect("a name"),
-        named: true,
-        class: Class::Cpu,
-        weight: 1,
-        max_queue: 100,
-        max_inflight: None,
-        on_full: OnFull::Wait,
-        server_timeout: Duration::from_secs(60),
-        lease: Duration::from_secs(30),
-        spill: SpillPolicy {
-            dir: SpillDir::new(store.join("spill")),
-            memfd_cap_bytes: u64::MAX,
-            memory_limit_bytes: None,
-        },
-        python: None,
-    };
+    let config = config(&store.join("spill"));
     let store = BlobStore::open(&url, &Default::default()).expect("a store");
     let observers = Arc::<Observers>::default();
     Coordinator::new(MemoryDispatch::new(), Some(store), config, observers)
@@ -163,7 +148,7 @@ async fn a_result_whose_blob_is_late_keeps_nobody_waiting() {
     std::fs::rename(&root, &away).expect("it is ours");
     let mut late = joined(&coordinator, 1);
     let local = tokio::task::LocalSet::new();
-    let handed_out = coordinator.clone().hand_out(task().id, &bytes);
+    let handed_out = coordinator.hand_out(task().id, &bytes);
     local.run_until(handed_out).await; // others come next
     assert!(late.try_recv().is_err(), "it is asked for again");
     let asked = tokio::time::sleep(Duration::from_secs(1)); // once, in vain
@@ -184,13 +169,13 @@ async fn a_result_that_is_being_fetched_is_not_fetched_again() {
     let mut receiver = joined(&coordinator, 1);
     let local = tokio::task::LocalSet::new();
     for _ in 0..3 {
-        let handed_out = coordinator.clone().hand_out(task().id, &bytes);
+        let handed_out = coordinator.hand_out(task().id, &bytes);
         local.run_until(handed_out).await;
     }
-    assert_eq!(coordinator.state.borrow().fetched.len(), 1);
+    assert_eq!(coordinator.state.borrow().being_fetched.len(), 1);
     local.await;
     assert!(told(&mut receiver).is_ok());
-    assert!(coordinator.state.borrow().fetched.is_empty());
+    assert!(coordinator.state.borrow().being_fetched.is_empty());
     assert_eq!(coordinator.state.borrow().delivered, [task().id]);
 }
 
@@ -222,4 +207,34 @@ async fn of_a_worker_hooks_hear_once_whatever_is_told_again() {
     let names: Vec<_> = (0..3).map(|_| hears.recv().expect("an event")).collect();
     assert_eq!(names, ["worker_start", "degraded", "worker_exit"]);
     assert!(hears.try_recv().is_err());
+}
+
+/// CL-32: what was given out is not dropped while somebody who submits the same again is about to ask for it.
+#[tokio::test]
+async fn a_result_that_is_asked_for_again_is_not_dropped() {
+    let store = tempfile::tempdir().expect("a directory");
+    let mut coordinator = coordinator(store.path());
+    let owner = Rc::get_mut(&mut coordinator).expect("it is ours alone");
+    owner.config.named = false;
+    let mut state = coordinator.state.borrow_mut();
+    state.delivered.push_back(task().id);
+    state.asked.insert(task().id);
+    drop(state);
+    assert_eq!(coordinator.droppable(), []);
+    coordinator.state.borrow_mut().asked.clear();
+    assert_eq!(coordinator.droppable(), [task().id]);
+}
+
+/// CL-30: a fault of ours is told to everybody who waits, and whoever comes later, instead of keeping them waiting.
+#[tokio::test]
+async fn when_a_task_of_the_coordinator_panics_nobody_waits_for_ever() {
+    let store = tempfile::tempdir().expect("a directory");
+    let coordinator = coordinator(store.path());
+    let mut receiver = joined(&coordinator, 1);
+    let local = tokio::task::LocalSet::new();
+    let panics = async { coordinator.start(async { panic!("as it should") }).await };
+    local.run_until(panics).await.expect("it is caught");
+    let error = told(&mut receiver).expect_err("no outcome");
+    assert!(error.to_string().contains("panicked"), "{error}");
+    assert!(coordinator.failed.borrow().is_some());
 }

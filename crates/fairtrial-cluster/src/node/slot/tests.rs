@@ -57,6 +57,14 @@ async fn held(agent: &NodeAgent<MemoryDispatch>) -> (TaskId, Held) {
 
 /// A task of this id, with this envelope.
 async fn leased(agent: &NodeAgent<MemoryDispatch>, id: TaskId, envelope: Vec<u8>) -> Held {
+    open(agent).await;
+    submit(agent, id, envelope).await;
+    let consumer = agent.config.agent.slot(0);
+    let held = agent.ask_around(&consumer).await.expect("memory answers");
+    held.expect("a task")
+}
+
+async fn open(agent: &NodeAgent<MemoryDispatch>) {
     let text = String::new;
     let owner = Owner {
         host: "h".into(),
@@ -70,19 +78,19 @@ async fn leased(agent: &NodeAgent<MemoryDispatch>, id: TaskId, envelope: Vec<u8>
         setup_failed: text(),
         invalid: text(),
     });
+    let opened = agent.dispatch.open(&queue(), &owner, &terms).await;
+    opened.expect("it is open");
+}
+
+async fn submit(agent: &NodeAgent<MemoryDispatch>, id: TaskId, envelope: Vec<u8>) {
     let task = Task {
         id,
         class: Class::Cpu,
         envelope,
         queue_timeout: None,
     };
-    let opened = agent.dispatch.open(&queue(), &owner, &terms).await;
-    opened.expect("it is open");
     let submitted = agent.dispatch.submit(&queue(), &task).await;
     submitted.expect("it is there");
-    let consumer = agent.config.agent.slot(0);
-    let held = agent.ask_around(&consumer).await.expect("memory answers");
-    held.expect("a task")
 }
 
 /// What the queue's result of a task says.
@@ -91,6 +99,30 @@ async fn result(agent: &NodeAgent<MemoryDispatch>, task: &TaskId) -> ResultEnvel
     let results = agent.dispatch.collect(&queue(), asked, &[]).await;
     let results = results.expect("memory answers");
     ResultEnvelope::read(&results[0].1).expect("it is one")
+}
+
+/// CL-18: an idle slot begins at the hint. Time stands still here until all have nothing to do but to wait for it: none
+/// passes.
+#[tokio::test(start_paused = true)]
+async fn an_idle_slot_is_woken_by_the_hint() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (agent, _stop) = agent(dir.path());
+    open(&agent).await;
+    let local = tokio::task::LocalSet::new();
+    local.spawn_local(agent.clone().hear_hints());
+    let seeking = agent.clone();
+    let seeking = local.spawn_local(async move {
+        let consumer = seeking.config.agent.slot(0);
+        seeking.seek(&consumer).await.map(|held| held.lease.task)
+    });
+    let idle = local.run_until(tokio::time::sleep(ASK_EVERY / 4)); // it asked, and found nothing
+    idle.await;
+    let begun = tokio::time::Instant::now();
+    let task = TaskId::of(&queue(), "key", b"{}");
+    submit(&agent, task.clone(), b"{}".to_vec()).await;
+    let found = local.run_until(seeking).await.expect("no panic");
+    assert_eq!(found, Some(task));
+    assert_eq!(begun.elapsed(), Duration::ZERO, "it did not wait to ask");
 }
 
 /// CL-13: a result that nobody takes ends its task, and not the agent.
@@ -294,4 +326,17 @@ async fn a_result_that_comes_too_late_is_told_as_fenced() {
         let stands = result(&agent, &task).await;
         assert_eq!(stands.agent, Some(other.to_string()));
     }
+}
+
+/// CL-7: `--drain-timeout` is that of all that is still to be done, and not of each part of it.
+#[tokio::test(start_paused = true)]
+async fn what_comes_after_the_drain_is_given_no_second_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (agent, stop) = agent(dir.path());
+    stop.send_replace(Stop::Drain);
+    let told = tokio::time::Instant::now();
+    agent.overdue().await; // the call
+    agent.overdue().await; // its release
+    let taken = told.elapsed();
+    assert!(taken < agent.config.drain_timeout * 2, "{taken:?}");
 }

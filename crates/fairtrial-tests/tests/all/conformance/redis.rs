@@ -53,6 +53,7 @@ impl Redis {
             on_full: OnFull::Wait,
             server_timeout,
             lease: Duration::from_secs(30),
+            packs_cwd: false,
             spill: SpillPolicy {
                 dir: SpillDir::new(self.path().join("spill")),
                 memfd_cap_bytes: u64::MAX,
