@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import _engine
+from ._ray_aside import Aside
+from ._ray_member import Member
 from ._ray_table import Table, Task, Unserved
 from ._ray_workers import Exit, Started, Workers
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from ._ray_cluster import Cluster
 
 LOOK_EVERY_S = 5.0  # for nodes that came or went
-ASK_AGAIN_S = 0.2  # an actor that is being started again
 STOP_PATIENCE_S = 5.0  # what was killed may take so long to say so
 MOST_FAILED_STARTS = 3  # in a row, without an actor that is up
 PLACE_PATIENCE_S = 5.0  # an actor that takes longer to start waits for a place, or may do so
@@ -34,16 +35,6 @@ class Settings:
     slots: int | None
     max_deliver: int
     blobs: str | None
-
-
-@dataclass
-class Member:
-    """A node with its actor."""
-
-    actor: Any
-    asked: bool = False  # whether it is ready: the answer is on its way
-    ask_at: float | None = None
-    listened_to: bool = False  # its news are on their way
 
 
 @dataclass
@@ -73,6 +64,7 @@ class Driver:
     join: Callable[[], Cluster]
     table: Table = field(init=False)
     workers: Workers = field(default_factory=Workers)
+    aside: Aside = field(init=False)
     cluster: Cluster | None = None
     members: dict[str, Member] = field(default_factory=dict)
     parcels: dict[int, Parcel] = field(default_factory=dict)
@@ -85,6 +77,8 @@ class Driver:
 
     def __post_init__(self) -> None:
         self.table = Table(self.settings.max_deliver)
+        note = self.courier.put
+        self.aside = Aside(lambda error: note(("failed", error)))
 
     def run(self) -> None:
         """Until it is shut down."""
@@ -96,6 +90,7 @@ class Driver:
             _log.exception("the driver of the Ray cluster failed")
         finally:
             self._leave()
+            self.aside.end()
             self.courier.finish()
 
     def _is_over(self) -> bool:
@@ -121,6 +116,9 @@ class Driver:
         handler: Callable[..., None] = getattr(self, "_on_" + news[0])
         handler(*news[1:])
 
+    def _on_failed(self, error: BaseException) -> None:
+        raise error
+
     def _on_run(self, call: int, queue_timeout_s: float | None, alone: bool) -> None:
         self.table.submit(call, alone, time.monotonic(), queue_timeout_s)
 
@@ -138,23 +136,23 @@ class Driver:
             at = time.monotonic() + kill_after
             self.ending.kill_at = at if self.ending.kill_at is None else min(at, self.ending.kill_at)
 
-    def _on_ready(self, name: str, member: Member, future: Any) -> None:
-        if self.members.get(name) is not member:
+    def _on_ready(self, member: Member, future: Any) -> None:
+        if self.members.get(member.name) is not member:
             return  # of an actor that was given up
         member.asked = False
         error = future.exception()
         if error is None:
-            self._take_up(name, member, *future.result())
+            self._take_up(member, *future.result())
         elif self.cluster is not None and self.cluster.is_away_only(error):
-            member.ask_at = time.monotonic() + ASK_AGAIN_S
+            member.ask_later()
         else:
-            _log.warning("the actor of node %s is gone: %s", name, error)
-            self._forget(name)
+            _log.warning("the actor of node %s is gone: %s", member.name, error)
+            self._forget(member.name)
             self.failed_starts += 1
             if self.failed_starts >= MOST_FAILED_STARTS and not any(node.is_up for node in self.table.nodes.values()):
                 self._fail_all(f"no actor can be started: {error}")
 
-    def _take_up(self, name: str, member: Member, auth_mode: str, workers: list[str]) -> None:
+    def _take_up(self, member: Member, auth_mode: str, workers: list[str]) -> None:
         assert self.cluster is not None, "whose actor answers"
         try:
             self.cluster.check_node(auth_mode)
@@ -163,10 +161,11 @@ class Driver:
             self._leave()
         else:
             self.failed_starts = 0
-            self.table.set_up(name, True)
-            for worker in set(self.workers.of_node(name)) - set(workers):  # of an actor that died, or told in vain
-                self._on_worker_exit(name, worker, "crashed")
-            self._listen(name, member)
+            self.table.set_up(member.name, True)
+            known = set(self.workers.of_node(member.name))
+            for worker in known - set(workers):  # of an actor that died, or told in vain
+                self._on_worker_exit(member.name, worker, "crashed")
+            member.listen()
 
     def _on_reply(self, name: str, call: int, attempt: int, future: Any) -> None:
         error = future.exception()
@@ -188,19 +187,18 @@ class Driver:
         elif kind == "refused" and not task.cancelled:
             self._refused(task, envelope, beside)
         else:
-            self._end(task)
-            self.courier.answer((call, attempt), envelope, beside, task.sent_at - task.submitted_at)
+            self._answer(task, attempt, envelope, beside)
 
-    def _on_news(self, name: str, member: Member, future: Any) -> None:
+    def _on_news(self, member: Member, future: Any) -> None:
         """What no reply tells."""
-        if self.members.get(name) is not member:
+        if self.members.get(member.name) is not member:
             return
         member.listened_to = False
         if future.exception() is None:
-            self._hear_all(name, future.result())
-            self._listen(name, member)
+            self._hear_all(member.name, future.result())
+            member.listen()
         elif self.cluster is not None and self.cluster.is_there():
-            self._suspect(name)
+            self._suspect(member.name)
 
     def _hear_all(self, name: str, news: list[Any]) -> None:
         for kind, *words in news:
@@ -265,18 +263,30 @@ class Driver:
         refusal, refusals = self.parcels[task.call].refusal, sorted(task.refusals.items())
         assert refusal is not None, "every refusal is kept"
         reasons = "; ".join(f"node {node}: {reason}" for node, reason in refusals) if len(refusals) > 1 else None
-        attempt, envelope, beside = refusal
+        self._answer(task, *refusal, reasons)
+
+    def _answer(
+        self, task: Task, attempt: int, envelope: bytes, beside: list[bytes], problem: str | None = None
+    ) -> None:
         self._end(task)
-        self.courier.answer((task.call, attempt), envelope, beside, task.sent_at - task.submitted_at, reasons)
+        key, waited_s = (task.call, attempt), task.sent_at - task.submitted_at
+        self._with_store(lambda: self.courier.answer(key, envelope, beside, waited_s, problem))
+
+    def _with_store(self, work: Callable[[], object]) -> None:
+        """Does what may have to wait for the store, if there is one: cancels do not wait for it (CL-68)."""
+        if self.settings.blobs is None:
+            work()
+        else:
+            self.aside.do(work)
 
     def _cancel(self, task: Task) -> None:
         task.cancelled = True
-        member = self.members.get(task.node) if task.node is not None else None
-        if member is not None:
-            member.actor.cancel.remote(task.call, task.attempt)  # `run` tells what came of it
-        elif task.node is None:
+        if task.node is None or task.call not in self.parcels:  # it waits, or is packed for the first time
+            self.table.returned(task.call, task.attempt)
             self._end(task)
             self.courier.call_off(task.call, False)
+        elif task.node in self.members:
+            self.members[task.node].cancel(task.call, task.attempt)
 
     def _end(self, task: Task) -> None:
         self.table.end(task)
@@ -294,13 +304,13 @@ class Driver:
             return
         if self.cluster is not None and now >= self.look_at:
             self._look_for_nodes()
-        for name, member in self.members.items():
+        for member in self.members.values():
             if member.ask_at is not None and now >= member.ask_at:
-                self._ask_ready(name, member)
+                member.ask_ready(self.table.attempts_of(member.name))
         if self.unserved.look(now, bool(self.table.tasks) and not self.table.is_served()):
             self._say_that_calls_wait()
         while (startable := self.table.start(time.monotonic())) is not None:
-            self._send(startable)
+            self._start(startable)
 
     def _wind_down(self, now: float) -> None:
         ending = self.ending
@@ -323,25 +333,31 @@ class Driver:
             self._end(task)
             self.courier.fail(task.call, False, why)
 
-    def _send(self, task: Task) -> None:
-        parcel = self.parcels.get(task.call) or self._pack(task)
-        if parcel is None or task.node is None:
-            return
-        name, attempt = task.node, task.attempt
-        directories = {digest: [self._archive(digest)] for digest in parcel.directories}
-        arguments = (task.call, attempt, parcel.envelope, directories, *parcel.beside)
-        reply = self.members[name].actor.run.remote(*arguments)
-        note = self.courier.put
-        reply.future().add_done_callback(lambda future: note(("reply", name, task.call, attempt, future)))
+    def _start(self, task: Task) -> None:
+        call, attempt = task.call, task.attempt
+        if call in self.parcels:
+            self._send(task)
+        else:
+            note = self._hear if self.settings.blobs is None else self.courier.put
+            self._with_store(lambda: note(("packed", call, attempt, self.courier.pack(call))))
 
-    def _pack(self, task: Task) -> Parcel | None:
-        packed = self.courier.pack(task.call)
-        if packed is None:  # it was answered: it cannot be packed
-            self.table.returned(task.call, task.attempt)
+    def _on_packed(self, call: int, attempt: int, packed: tuple[bytes, list[bytes], list[str]] | None) -> None:
+        task = self.table.current(call, attempt)
+        if task is None:
+            return  # it was answered meanwhile
+        if packed is None:  # and so it was now: it cannot be packed
+            self.table.returned(call, attempt)
             self._end(task)
-            return None
-        self.parcels[task.call] = Parcel(*packed)
-        return self.parcels[task.call]
+        else:
+            self.parcels[call] = Parcel(*packed)
+            self._send(task)
+
+    def _send(self, task: Task) -> None:
+        if task.node not in self.members:  # it went while this was packed
+            return self.table.take_back(task)
+        parcel = self.parcels[task.call]
+        directories = {digest: [self._archive(digest)] for digest in parcel.directories}
+        self.members[task.node].run(task.call, task.attempt, parcel.envelope, directories, *parcel.beside)
 
     def _archive(self, digest: str) -> Any:
         """A reference to a packed directory: many calls share one."""
@@ -360,10 +376,10 @@ class Driver:
             self._forget(name)
         for name, slots in found.items():
             if name not in self.members:
-                member = Member(self.cluster.start_actor(name, slots, self.settings.blobs))
-                self.members[name] = member
+                actor = self.cluster.start_actor(name, slots, self.settings.blobs)
+                self.members[name] = member = Member(name, actor, self.courier.put)
                 self.table.add_node(name, slots)
-                self._ask_ready(name, member)
+                member.ask_ready(self.table.attempts_of(name))
 
     def _say_that_calls_wait(self) -> None:
         assert self.cluster is not None, "only who joined waits"
@@ -376,28 +392,11 @@ class Driver:
         else:
             _log.warning("no node of the Ray cluster has a processor for calls; they wait")
 
-    def _ask_ready(self, name: str, member: Member) -> None:
-        """Whether it can run calls; it is told what it is known to have, and kills the rest."""
-        member.asked, member.ask_at = True, None
-        known = [(task.call, task.attempt) for task in self.table.running() if task.node == name]
-        note = self.courier.put
-        answer = member.actor.ready.remote(known)
-        answer.future().add_done_callback(lambda future: note(("ready", name, member, future)))
-
-    def _listen(self, name: str, member: Member) -> None:
-        """Asks for news, which come when there are any."""
-        if not member.listened_to:
-            member.listened_to = True
-            note = self.courier.put
-            answer = member.actor.news.remote()
-            answer.future().add_done_callback(lambda future: note(("news", name, member, future)))
-
     def _suspect(self, name: str) -> None:
         """Its actor may be gone: it is given nothing until it says otherwise, so that no attempt is wasted on it."""
         self.table.set_up(name, False)
-        member = self.members.get(name)
-        if member is not None and not member.asked and member.ask_at is None:
-            member.ask_at = time.monotonic() + ASK_AGAIN_S
+        if name in self.members:
+            self.members[name].ask_later()
 
     def _forget(self, name: str) -> None:
         self.members.pop(name, None)
@@ -427,8 +426,8 @@ class Driver:
         """Those that came while the actors ended; all else is left as it was."""
         others = []
         while (note := self.courier.next(0.0)) is not None:
-            if note[0] == "news" and note[3].exception() is None:
-                self._hear_all(note[1], note[3].result())
+            if note[0] == "news" and note[2].exception() is None:
+                self._hear_all(note[1].name, note[2].result())
             else:
                 others.append(note)
         for note in others:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 
-@dataclass
+@dataclass(eq=False)  # each is itself: a queue is searched for it
 class Task:
     """A call that is not over."""
 
@@ -141,6 +141,12 @@ class Table:
         self._requeue(task)
         return True
 
+    def take_back(self, task: Task) -> None:
+        """Queues a task that was sent to nobody, which does not count."""
+        self.returned(task.call, task.attempt)
+        task.deliveries -= 1
+        self._requeue(task)
+
     def _requeue(self, task: Task) -> None:
         task.node = None
         self._queue.appendleft(task)
@@ -168,6 +174,10 @@ class Table:
         """The task that runs as this attempt; None if that is not its latest."""
         task = self.tasks.get(call)
         return task if task is not None and task.node is not None and task.attempt == attempt else None
+
+    def attempts_of(self, node: str) -> list[tuple[int, int]]:
+        """What a node has."""
+        return [(task.call, task.attempt) for task in self.running() if task.node == node]
 
     def perhaps_on(self, node: str, worker: str) -> list[tuple[int, int]]:
         """Attempts of a node that may have begun on that worker of it."""

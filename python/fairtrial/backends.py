@@ -113,9 +113,7 @@ class EngineBackend(Generic[E]):
 
     def submit(self, call: Call) -> Future[Any]:
         """Submits a call; `outcome()` of the future is what `execute` returns."""
-        if not isinstance(call, Call):
-            raise TypeError(f"expected a Call, not {type(call).__name__}")
-        terms, arguments = call._terms(), call._arguments
+        terms, arguments = parts(call)
         return Future(self._running_engine().submit(terms, arguments), self._shared)
 
     def execute(self, call: Call) -> Outcome:
@@ -336,8 +334,8 @@ class RedisBackend(EngineBackend[_engine.Cluster]):
     are too large for a message go through `blobs`, a store that the agents reach too: `file:///DIR`, `s3://…` or
     `https://…`; on one machine there is one already. A full queue makes calls wait, or fail with `on_full="error"`.
     With `cls="timing"` each call has its machine to itself, if an agent there serves that class.
-    The same options can stand in the URL's query. `"@FILE"` reads the URL from a file: there a password is seen by
-    nobody who may not read it.
+    The same options can stand in the URL's query; those given here win. `"@FILE"` reads the URL from a file: there a
+    password is seen by nobody who may not read it.
 
     >>> import fairtrial as ft
     >>> ft.RedisBackend("redis://127.0.0.1:6379", max_inflight=8)
@@ -406,6 +404,13 @@ def _number(name: str, value: int | None) -> str | None:
 def _seconds(name: str, value: float | None) -> str | None:
     checked = check_seconds(name, value)
     return None if checked is None else f"{checked}s"
+
+
+def parts(call: Call) -> tuple[_engine.Terms, bytes]:
+    """A call as the engine takes it."""
+    if not isinstance(call, Call):
+        raise TypeError(f"expected a Call, not {type(call).__name__}")
+    return call._terms(), call._arguments
 
 
 def _teller(hooks: dict[str, list[Callable[[Event], Any]]]) -> Callable[[str, dict[str, Any]], None]:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from . import _engine, _lifetime
 from ._checks import check_count, check_text_or_none, check_texts, refuse_unknown
 from ._ray_driver import Driver, Settings
-from .backends import EngineBackend
+from .backends import EngineBackend, parts
 from .calls import Call
 from .futures import Future
 from .outcomes import Outcome
@@ -70,12 +70,10 @@ class RayBackend(EngineBackend[_engine.Courier]):
 
     def submit(self, call: Call, *, cls: str | None = None) -> Future[Any]:
         """Submits a call; `outcome()` of the future is what `execute` returns."""
-        if not isinstance(call, Call):
-            raise TypeError(f"expected a Call, not {type(call).__name__}")
+        terms, arguments = parts(call)
         kind = self._classes[0] if cls is None else cls
         if kind not in self._classes:
             raise ValueError(f"`cls`: {kind!r} is none of this backend's classes: {', '.join(self._classes)}")
-        terms, arguments = call._terms(), call._arguments
         return Future(self._running_engine().submit(terms, arguments, kind == "timing"), self._shared)
 
     def execute(self, call: Call, *, cls: str | None = None) -> Outcome:

@@ -3,12 +3,9 @@
 use std::future::Future;
 use std::time::Duration;
 
-use fairtrial_cluster::{
-    ClusterBackend, ClusterConfig, Endpoint, Options, QueueName, RedisDispatch, nonce,
-};
+use fairtrial_cluster::{ClusterBackend, Endpoint, Options, QueueName, RedisDispatch};
 use fairtrial_exec::{
-    Answer, Backend, Call, EngineError, Event, LocalBackend, LocalConfig, Shutdown, SpillDir,
-    SpillPolicy,
+    Answer, Backend, Call, EngineError, Event, LocalBackend, LocalConfig, Shutdown,
 };
 
 use crate::failure::Failure;
@@ -44,35 +41,15 @@ impl AnyBackend {
         };
         log_lines::show();
         endpoint(&url)?;
-        let options = Options::from_url(&url).map_err(|error| Failure::usage(OPTION, error))?;
-        let named = queue.is_some() || options.queue.is_some();
-        let queue = match (options.queue, queue) {
-            (Some(queue), _) => queue,
-            (None, name) => {
-                let name = name.map_or_else(|| format!("batch-{}", nonce()), str::to_owned);
-                QueueName::new(name).map_err(|error| Failure::usage(OPTION, error))?
-            }
-        };
-        let store = cluster::store(OPTION, options.blobs.as_deref(), &config)?;
+        let mut options = Options::from_url(&url).map_err(usage)?;
+        if let (None, Some(name)) = (&options.queue, queue) {
+            options.queue = Some(QueueName::new(name).map_err(usage)?);
+        }
         let at_a_time = jobs.and_then(|jobs| u64::try_from(jobs).ok());
-        let settings = ClusterConfig {
-            queue,
-            named,
-            class: options.class,
-            weight: options.weight,
-            max_queue: options.max_queue,
-            max_inflight: at_a_time.or(options.max_inflight),
-            on_full: options.on_full,
-            server_timeout: options.server_timeout,
-            lease: options.lease,
-            packs_cwd: options.packs_cwd,
-            spill: SpillPolicy {
-                dir: SpillDir::new(&config.spill_dir),
-                memfd_cap_bytes: config.memfd_cap_bytes.unwrap_or(u64::MAX),
-                memory_limit_bytes: None,
-            },
-            python: None,
-        };
+        options.max_inflight = at_a_time.or(options.max_inflight);
+        let store = cluster::store(OPTION, options.blobs.as_deref(), &config)?;
+        let settings = options.config("batch", config.spill_policy());
+        let settings = settings.map_err(usage)?;
         let dispatch = cluster::dispatch(OPTION, &url)?;
         Ok(Self::Redis(Box::new(ClusterBackend::new(
             dispatch, store, settings,
@@ -125,11 +102,15 @@ pub(crate) async fn reach(url: Option<&str>, config: &LocalConfig) -> Result<(),
     if let Err(error) = dispatch.enter().await {
         return Err(cluster::failure(error));
     }
-    let options = Options::from_url(&url).map_err(|error| Failure::usage(OPTION, error))?;
+    let options = Options::from_url(&url).map_err(usage)?;
     match options.blobs {
         Some(named) => cluster::check_store(OPTION, &named, config).await,
         None => Ok(()),
     }
+}
+
+fn usage(error: impl std::fmt::Display) -> Failure {
+    Failure::usage(OPTION, error)
 }
 
 fn endpoint(url: &str) -> Result<Endpoint, Failure> {

@@ -1,7 +1,5 @@
 //! What commands need to reach a cluster: the server's URL, wherever it stands, and the store.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::sync::OnceLock;
 
@@ -84,18 +82,7 @@ pub(crate) fn store(
     given: Option<&str>,
     config: &LocalConfig,
 ) -> Result<Option<BlobStore>, Failure> {
-    match given {
-        Some(url) => {
-            let env: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-            let store = BlobStore::open(url, &env);
-            store
-                .map(Some)
-                .map_err(|error| Failure::usage(option, error))
-        }
-        None => Ok(config
-            .cache_dir()
-            .map(|cache| BlobStore::on_this_host(&cache))),
-    }
+    BlobStore::find(given, config).map_err(|error| Failure::usage(option, error))
 }
 
 /// Whether the store named takes and gives (CL-6).

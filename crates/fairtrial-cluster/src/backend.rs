@@ -29,6 +29,7 @@ use crate::dispatch::Dispatch;
 use crate::names::{Class, QueueName};
 use coordinator::Coordinator;
 pub(crate) use verdicts::cancelled;
+pub use verdicts::unrun;
 
 /// How a backend is set up.
 #[derive(Clone)]

@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairtrial_exec::LocalConfig;
 use fairtrial_exec::linux::nameless;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -86,6 +87,17 @@ impl BlobStore {
                 store: name,
                 problem,
             }),
+        }
+    }
+
+    /// The store `named`, or the one [of this host](Self::on_this_host); None if there is no place for that.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn find(named: Option<&str>, config: &LocalConfig) -> Result<Option<Self>, BadStore> {
+        match named {
+            Some(url) => Self::open(url, &config.host_env).map(Some),
+            None => Ok(config.cache_dir().map(|cache| Self::on_this_host(&cache))),
         }
     }
 

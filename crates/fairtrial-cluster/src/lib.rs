@@ -32,7 +32,7 @@ pub use answers::{
     Opened, Place, QueueCancelled, QueueStatus, Reaped, Released, Renewed, ServerStatus,
     StoredEvent, Submitted,
 };
-pub use backend::{ClusterBackend, ClusterConfig, OnFull};
+pub use backend::{ClusterBackend, ClusterConfig, OnFull, unrun};
 pub use blobs::{BadDigest, BadStore, Blob, BlobError, BlobStore, Digest, Fault, Swept, patiently};
 pub use dispatch::{Answer, Dispatch, DispatchError};
 pub use fold::Fold;

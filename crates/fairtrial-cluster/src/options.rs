@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use fairtrial_exec::SpillPolicy;
 use url::Url;
 
-use crate::backend::OnFull;
+use crate::backend::{ClusterConfig, OnFull};
+use crate::jitter::nonce;
 use crate::names::{BadName, Class, QueueName};
 
 /// What users can set, each with its default.
@@ -83,16 +85,7 @@ const KEYS: [&str; 10] = [
 impl Options {
     /// Those of a URL's query; the rest of it is not looked at.
     pub fn from_url(url: &str) -> Result<Self, BadOption> {
-        let mut options = Self::default();
-        let Ok(url) = Url::parse(url) else {
-            return Ok(options); // whoever connects says so
-        };
-        for (key, value) in url.query_pairs() {
-            if !CONNECTION.contains(&&*key) {
-                options.set(&key, &value)?;
-            }
-        }
-        Ok(options)
+        Self::some_of_url(url, &KEYS)
     }
 
     /// As [`Options::from_url`], where only those `taken` mean anything: others are refused, for they would do nothing.
@@ -165,10 +158,38 @@ impl Options {
         }
         Ok(())
     }
+
+    /// A backend set up so. A queue without a name gets one: `kind`, and something drawn.
+    ///
+    /// # Errors
+    /// `kind` cannot begin a name.
+    pub fn config(self, kind: &str, spill: SpillPolicy) -> Result<ClusterConfig, BadName> {
+        let named = self.queue.is_some();
+        let queue = match self.queue {
+            Some(queue) => queue,
+            None => QueueName::new(format!("{kind}-{}", nonce()))?,
+        };
+        Ok(ClusterConfig {
+            queue,
+            named,
+            class: self.class,
+            weight: self.weight,
+            max_queue: self.max_queue,
+            max_inflight: self.max_inflight,
+            on_full: self.on_full,
+            server_timeout: self.server_timeout,
+            lease: self.lease,
+            packs_cwd: self.packs_cwd,
+            spill,
+            python: None,
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use fairtrial_exec::SpillDir;
+
     use super::*;
 
     /// CL-55
@@ -200,6 +221,43 @@ mod tests {
             let refused = Options::from_url(&format!("redis://h:1?{query}")).unwrap_err();
             assert_eq!(refused.key, key);
         }
+    }
+
+    /// CL-34
+    #[test]
+    fn a_queue_takes_ten_thousand_tasks_unless_its_options_say_otherwise() {
+        assert_eq!(Options::default().max_queue, 10_000);
+        let of_url = Options::from_url("redis://h:1/0?weight=3").unwrap();
+        assert_eq!(of_url.max_queue, 10_000);
+    }
+
+    /// CL-39, CL-55: all that is set arrives; only a queue that was named can be come back to.
+    #[test]
+    fn a_backend_is_set_up_as_its_options_say() {
+        let spill = || SpillPolicy {
+            dir: SpillDir::new("/nonexistent"),
+            memfd_cap_bytes: u64::MAX,
+            memory_limit_bytes: None,
+        };
+        let url = "redis://h:1/0?queue=q&cls=timing&weight=3&max_queue=7&max_inflight=2&on_full=error&\
+                   server_timeout=5s&lease=9s";
+        let named = Options::from_url(url).unwrap();
+        let named = named.config("batch", spill()).unwrap();
+        assert!(named.named && named.queue.as_str() == "q");
+        assert_eq!(
+            (named.class, named.weight, named.max_queue),
+            (Class::Timing, 3, 7)
+        );
+        assert_eq!(
+            (named.max_inflight, named.on_full),
+            (Some(2), OnFull::Error)
+        );
+        assert_eq!(named.server_timeout, Duration::from_secs(5));
+        assert_eq!(named.lease, Duration::from_secs(9));
+        let drawn = || Options::default().config("batch", spill()).unwrap();
+        let (one, other) = (drawn(), drawn());
+        assert!(!one.named && one.queue.as_str().starts_with("batch-"));
+        assert_ne!(one.queue, other.queue);
     }
 
     /// CL-55: whoever sets it, in a URL or in Python.

@@ -114,7 +114,7 @@ impl Packer {
                 store.put_outgoing(piece).await?;
             }
             for directory in directories {
-                store.put(directory.archive).await?;
+                store.put_named(directory.blob, directory.archive).await?;
             }
             Ok(())
         })?

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::error::EngineError;
 use crate::sandbox::Facility;
+use crate::spill::{SpillDir, SpillPolicy};
 
 /// How a [`LocalBackend`](crate::LocalBackend) is set up.
 #[derive(Clone, Debug)]
@@ -152,6 +153,16 @@ impl LocalConfig {
         variable("FAIRTRIAL_CACHE_DIR")
             .or_else(|| Some(variable("XDG_CACHE_HOME")?.join("fairtrial")))
             .or_else(|| Some(variable("HOME")?.join(".cache/fairtrial")))
+    }
+
+    /// Where large values go that belong to no call, so that no limit of one counts.
+    #[must_use]
+    pub fn spill_policy(&self) -> SpillPolicy {
+        SpillPolicy {
+            dir: SpillDir::new(&self.spill_dir),
+            memfd_cap_bytes: self.memfd_cap_bytes.unwrap_or(u64::MAX),
+            memory_limit_bytes: None,
+        }
     }
 }
 

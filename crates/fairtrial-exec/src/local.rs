@@ -31,7 +31,7 @@ use crate::linux::monotonic::now_ns;
 use crate::listener::{Listener, Streams};
 use crate::observers::{Observers, Onlooker};
 use crate::sandbox::{Level, Means};
-use crate::spill::{ArgumentFile, SpillDir, SpillPolicy};
+use crate::spill::ArgumentFile;
 use pool::{Command, Pool};
 
 /// Runs calls on this machine. Constructing it starts nothing; the first call does.
@@ -156,12 +156,7 @@ impl LocalBackend {
 
     /// A file for arguments that are too large to be copied more than once.
     pub fn argument_file(&self, size: u64) -> Result<ArgumentFile, EngineError> {
-        let policy = SpillPolicy {
-            dir: SpillDir::new(&self.config.spill_dir),
-            memfd_cap_bytes: self.config.memfd_cap_bytes.unwrap_or(u64::MAX),
-            memory_limit_bytes: None,
-        };
-        ArgumentFile::create(size, &policy)
+        ArgumentFile::create(size, &self.config.spill_policy())
     }
 
     /// Gives a call the limits that its level has here unless told otherwise, as submitting it does.

@@ -61,7 +61,7 @@ impl Arrivals {
         let config = LocalConfig::from_env().map_err(engine_error)?;
         let cache = config.cache_dir();
         let cache = cache.unwrap_or_else(|| std::env::temp_dir().join("fairtrial-cache"));
-        let store = store(blobs)?;
+        let store = store(blobs, &config)?;
         let trees = TreeCache::at(&cache, CACHE_BYTES);
         Ok(Self {
             host: parcel::Host::new(trees, store.clone()),

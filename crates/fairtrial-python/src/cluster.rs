@@ -1,13 +1,12 @@
 //! A backend whose calls agents run, in a Python host.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::sync::{Arc, Condvar, Mutex};
 
 use fairtrial_cluster::{
-    BlobStore, ClusterBackend, ClusterConfig, Endpoint, Options, QueueName, RedisDispatch, nonce,
+    BlobStore, ClusterBackend, ClusterConfig, Endpoint, Options, RedisDispatch,
 };
-use fairtrial_exec::{Backend as _, LocalConfig, Shutdown, SpillDir, SpillPolicy};
+use fairtrial_exec::{Backend as _, LocalConfig, Shutdown};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -36,37 +35,12 @@ impl Cluster {
         }
         let endpoint = Endpoint::parse(url).map_err(|error| bad(&error))?;
         let config = LocalConfig::from_env().map_err(engine_error)?;
-        let store = match &settings.blobs {
-            Some(url) => {
-                let env: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-                Some(BlobStore::open(url, &env).map_err(|error| bad(&error))?)
-            }
-            None => config
-                .cache_dir()
-                .map(|cache| BlobStore::on_this_host(&cache)),
-        };
-        let named = settings.queue.is_some();
-        let queue = match settings.queue {
-            Some(queue) => queue,
-            None => QueueName::new(format!("python-{}", nonce())).map_err(|error| bad(&error))?,
-        };
+        let store = BlobStore::find(settings.blobs.as_deref(), &config);
+        let store = store.map_err(|error| bad(&error))?;
+        let config = settings.config("python", config.spill_policy());
         let config = ClusterConfig {
-            queue,
-            named,
-            class: settings.class,
-            weight: settings.weight,
-            max_queue: settings.max_queue,
-            max_inflight: settings.max_inflight,
-            on_full: settings.on_full,
-            server_timeout: settings.server_timeout,
-            lease: settings.lease,
-            packs_cwd: settings.packs_cwd,
-            spill: SpillPolicy {
-                dir: SpillDir::new(&config.spill_dir),
-                memfd_cap_bytes: config.memfd_cap_bytes.unwrap_or(u64::MAX),
-                memory_limit_bytes: None,
-            },
             python: Some(python),
+            ..config.map_err(|error| bad(&error))?
         };
         let dispatch = RedisDispatch::new(endpoint);
         let dispatch = dispatch.map_err(|error| EngineError::new_err(error.to_string()))?;

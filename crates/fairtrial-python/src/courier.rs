@@ -1,24 +1,19 @@
 //! Calls that the host carries to where they are run, by means of its own: handed out as bytes, taken back as bytes.
 //!
-//! Here is who waits for them, and what they are told; which call is carried where, the host decides.
+//! Here is what the host asks and says; which call is carried where, it decides. Who waits is in `office.rs`.
 
-use std::collections::{HashMap, VecDeque};
-use std::ffi::OsString;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use fairtrial_cluster::BlobStore;
 use fairtrial_cluster::envelope::{OutgoingBody, known};
-use fairtrial_cluster::parcel::{Attempt, Packer};
-use fairtrial_exec::{
-    Answer, Call, CallHandle, CallId, Cancels, Captured, EngineError, ErrorReport, Event,
-    ExitReason, InForce, Level, Listener, LocalConfig, Metrics, Observers, Outcome, SpillDir,
-    SpillPolicy, Verdict,
-};
+use fairtrial_cluster::parcel::Packer;
+use fairtrial_cluster::{BlobStore, unrun};
+use fairtrial_exec::{EngineError, Event, ExitReason, Level, LocalConfig, Metrics, Verdict};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::backend::{engine_error, told};
+use crate::office::{Office, Order};
 use crate::pending::{Pending, Slot, Teller};
 use crate::process::{self, Own};
 use crate::terms::Terms;
@@ -32,67 +27,16 @@ pub(crate) struct Courier {
     office: Own<Arc<Office>>,
 }
 
-struct Office {
-    packer: Packer,
-    observers: Observers,
-    // A plain mutex: held to read or change a few words. No listener is told under it: whoever cancels has the
-    // listener's lock, and then wants this one.
-    state: Mutex<State>,
-    woken: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    last_call: u64,
-    waiting: HashMap<u64, Waiting>,
-    orders: VecDeque<Order>,
-    is_closed: bool,
-    is_finished: bool,
-}
-
-struct Waiting {
-    /// Until it is packed.
-    call: Option<Box<Call>>,
-    listener: Box<dyn Listener>,
-    /// That it has begun was told.
-    has_begun: bool,
-}
-
-/// What the host is to hear of.
-enum Order {
-    Run {
-        call: u64,
-        queue_timeout_s: Option<f64>,
-        alone: bool,
-    },
-    Cancel(u64),
-    Shutdown {
-        cancel_queued: bool,
-        kill_after: Option<f64>,
-    },
-    /// What the host told itself.
-    Note(Py<PyAny>),
-}
-
 #[pymethods]
 impl Courier {
     /// What is large goes through the store of this URL, or beside envelopes. `python` is the version that pickles.
     #[new]
     fn new(blobs: Option<&str>, python: String) -> PyResult<Self> {
         let config = LocalConfig::from_env().map_err(engine_error)?;
-        let spill = SpillPolicy {
-            dir: SpillDir::new(&config.spill_dir),
-            memfd_cap_bytes: config.memfd_cap_bytes.unwrap_or(u64::MAX),
-            memory_limit_bytes: None,
-        };
-        let office = Office {
-            packer: Packer::new(Some(python), store(blobs)?, spill),
-            observers: Observers::default(),
-            state: Mutex::default(),
-            woken: Condvar::new(),
-        };
+        let store = store(blobs, &config)?;
+        let packer = Packer::new(Some(python), store, config.spill_policy());
         Ok(Self {
-            office: Own::new(Arc::new(office)),
+            office: Own::new(Arc::new(Office::new(packer))),
         })
     }
 
@@ -119,11 +63,8 @@ impl Courier {
         py: Python<'py>,
         timeout: Option<f64>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let office = self.office.get()?;
         let timeout = timeout.and_then(process::duration);
-        let place = (&office.state, &office.woken);
-        process::wait(py, place, timeout, |state| !state.orders.is_empty())?;
-        let order = office.lock().orders.pop_front();
+        let order = self.office.get()?.next(py, timeout)?;
         order.map(|order| order.into_python(py)).transpose()
     }
 
@@ -267,7 +208,8 @@ impl Courier {
             true => ("QueueTimeout", "it waited too long for a free slot"),
             false => ("Cancelled", "the call was cancelled"),
         };
-        self.office.get()?.end(call, Ok(never_begun(kind, message)));
+        let outcome = unrun(Verdict::Cancelled, kind, message);
+        self.office.get()?.end(call, Ok(outcome));
         Ok(())
     }
 
@@ -297,15 +239,13 @@ impl Courier {
             return Ok(());
         }
         let office = self.office.get()?;
-        office.lock().is_closed = true;
+        office.close();
         office.order(Order::Shutdown {
             cancel_queued,
             kill_after,
         });
         if wait {
-            process::wait(py, (&office.state, &office.woken), None, |state| {
-                state.is_finished
-            })?;
+            office.wait_finished(py)?;
             if !office.observers.is_told_here() {
                 process::detached(py, || office.observers.finish());
             }
@@ -315,7 +255,7 @@ impl Courier {
 
     /// Whether it was shut down and nothing of it is left.
     fn is_finished(&self) -> bool {
-        self.office.lock().is_finished
+        self.office.is_finished()
     }
 
     /// Calls `observer(name, fields)` for every event, in order, on a thread of its own.
@@ -325,143 +265,9 @@ impl Courier {
     }
 }
 
-impl Office {
-    fn submit(
-        self: &Arc<Self>,
-        call: Call,
-        alone: bool,
-        listener: Box<dyn Listener>,
-    ) -> Result<CallHandle, EngineError> {
-        call.validate()?;
-        let mut state = self.lock();
-        if state.is_closed {
-            return Err(EngineError::ShutDown);
-        }
-        // Under the lock, so that `submit` is told in the order of ids, and never after `shutdown`.
-        state.last_call += 1;
-        let id = state.last_call;
-        self.observers.tell(Event::Submit { call: CallId(id) });
-        state.orders.push_back(Order::Run {
-            call: id,
-            queue_timeout_s: call.queue_timeout.map(|time| time.as_secs_f64()),
-            alone,
-        });
-        let waiting = Waiting {
-            call: Some(Box::new(call)),
-            listener,
-            has_begun: false,
-        };
-        state.waiting.insert(id, waiting);
-        drop(state);
-        self.woken.notify_all();
-        Ok(CallHandle::new(CallId(id), self.clone()))
-    }
-
-    fn pack(&self, call: u64) -> Option<Result<fairtrial_cluster::parcel::Parcel, EngineError>> {
-        let packed = self.lock().waiting.get_mut(&call)?.call.take()?;
-        Some(self.packer.pack(*packed, &call.to_string()))
-    }
-
-    fn open(
-        &self,
-        py: Python<'_>,
-        (task, attempt): (u64, u32),
-        envelope: &[u8],
-        beside: &[Bound<'_, PyBytes>],
-    ) -> Option<Answer> {
-        let beside: Vec<Vec<u8>> = beside.iter().map(|each| each.as_bytes().to_vec()).collect();
-        let of = Attempt { task, attempt };
-        process::detached(py, || self.packer.open(envelope, beside, of))
-    }
-
-    /// Tells that it runs, unless that was told.
-    fn began(&self, call: u64, worker_id: &str) {
-        // Taken out for as long as it is told (see `state`); only the host's thread that is here now ends it.
-        let Some(mut waiting) = self.lock().waiting.remove(&call) else {
-            return;
-        };
-        waiting.tell_began(&self.observers, CallId(call), worker_id);
-        self.lock().waiting.insert(call, waiting);
-    }
-
-    /// Tells who waits; nobody does if it ended before.
-    fn end(&self, call: u64, answer: Answer) {
-        let Some(mut waiting) = self.lock().waiting.remove(&call) else {
-            return;
-        };
-        let id = CallId(call);
-        let outcome = answer.as_ref().ok();
-        let verdict = outcome.map(|outcome| outcome.verdict);
-        if let Some(worker_id) = outcome.and_then(|outcome| outcome.metrics.worker_id.as_deref()) {
-            waiting.tell_began(&self.observers, id, worker_id);
-        }
-        waiting.listener.ended(answer);
-        self.observers.tell(Event::Complete { call: id, verdict });
-    }
-
-    fn finish(&self) {
-        let left: Vec<u64> = {
-            let mut state = self.lock();
-            state.is_closed = true; // whatever comes now would wait for ever
-            state.waiting.keys().copied().collect()
-        };
-        for call in left {
-            self.end(call, Err(EngineError::ShutDown));
-        }
-        self.observers.tell(Event::Shutdown);
-        self.lock().is_finished = true;
-        self.woken.notify_all();
-    }
-
-    fn order(&self, order: Order) {
-        self.lock().orders.push_back(order);
-        self.woken.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Waiting {
-    fn tell_began(&mut self, observers: &Observers, call: CallId, worker_id: &str) {
-        if !std::mem::replace(&mut self.has_begun, true) {
-            self.listener.began(worker_id);
-            let worker_id = worker_id.to_owned();
-            observers.tell(Event::Start { call, worker_id });
-        }
-    }
-}
-
-impl Cancels for Office {
-    fn cancel(&self, call: CallId) {
-        self.order(Order::Cancel(call.0));
-    }
-}
-
-impl Order {
-    fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let words = match self {
-            Self::Run {
-                call,
-                queue_timeout_s,
-                alone,
-            } => ("run", call, queue_timeout_s, alone).into_pyobject(py)?,
-            Self::Cancel(call) => ("cancel", call).into_pyobject(py)?,
-            Self::Shutdown {
-                cancel_queued,
-                kill_after,
-            } => ("shutdown", cancel_queued, kill_after).into_pyobject(py)?,
-            Self::Note(note) => return Ok(note.into_bound(py)),
-        };
-        Ok(words.into_any())
-    }
-}
-
 /// The store of a URL, with what the environment says of it.
-pub(crate) fn store(url: Option<&str>) -> PyResult<Option<BlobStore>> {
-    let env: std::collections::BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-    let open = |url| BlobStore::open(url, &env);
+pub(crate) fn store(url: Option<&str>, config: &LocalConfig) -> PyResult<Option<BlobStore>> {
+    let open = |url| BlobStore::open(url, &config.host_env);
     let opened = url.map(open).transpose();
     opened.map_err(|error| PyValueError::new_err(error.to_string()))
 }
@@ -486,23 +292,5 @@ fn add_wait(metrics: &mut Metrics, waited_s: f64) {
     if let (Some(queue_ns), Some(waited)) = (&mut metrics.queue_ns, process::duration(waited_s)) {
         let waited_ns = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
         *queue_ns = queue_ns.saturating_add(waited_ns);
-    }
-}
-
-fn never_begun(kind: &str, message: &str) -> Outcome {
-    Outcome {
-        verdict: Verdict::Cancelled,
-        value: None,
-        error: Some(ErrorReport::new(kind, message)),
-        exit: None,
-        killed_by: None,
-        stdout: Captured::default(),
-        stderr: Captured::default(),
-        metrics: Metrics::default(),
-        in_force: InForce {
-            mode: "queued",
-            ..InForce::default()
-        },
-        upper: None,
     }
 }

@@ -11,6 +11,7 @@ mod log_lines;
 mod look;
 mod lookout;
 mod mailbox;
+mod office;
 mod outcome;
 mod pending;
 mod process;

@@ -27,6 +27,15 @@ def test_each_call_is_submitted_started_and_completed_once_and_in_that_order(own
     assert len(heard) == 19
 
 
+def test_a_call_is_told_complete_before_its_outcome_is_there(own):
+    """CL-61, CL-74, EX-92: whoever has one and submits the next call has that told later."""
+    heard = listen(own, "submit", "complete")
+    for _ in range(50):  # who tells them in the other order is not always overtaken
+        own.execute(ft.Call(source=ONE, function="f", isolation="reuse"))
+    own.shutdown()
+    assert [event.name for event in heard] == ["submit", "complete"] * 50
+
+
 def test_a_complete_has_the_verdict(own):
     """CL-74"""
     heard = listen(own, "complete")

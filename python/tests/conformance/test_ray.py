@@ -8,7 +8,9 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -106,8 +108,26 @@ def test_a_call_whose_actor_is_lost_is_run_again(own, tmp_path):
     assert len(runs) == 2 and len(set(runs)) == 2
 
 
+def test_ray_itself_starts_a_lost_actor_again(instance, monkeypatch, tmp_path):
+    """CL-65, CL-66: of its own accord, as often as it takes; it was placed once."""
+    from fairtrial._ray_cluster import Cluster
+
+    placed, start_actor = [], Cluster.start_actor
+
+    def noted(*words):
+        placed.append(start_actor(*words))
+        return placed[-1]
+
+    monkeypatch.setattr(Cluster, "start_actor", noted)
+    with ft.ray.RayBackend(slots=2) as backend:
+        for n in range(2):
+            call = ft.Call(source=KILLS_ONCE, function="f", args=[str(tmp_path / f"runs{n}")])
+            assert backend.execute(call).value == "at last"
+    assert len(placed) == 1
+
+
 def test_a_call_that_takes_every_actor_with_it_is_lost_and_the_rest_goes_on(instance, tmp_path):
-    """CL-29, CL-30, CL-66"""
+    """CL-29, CL-30, CL-65, CL-66: whoever counts the attempts is the driver; Ray makes none of its own."""
     place = tmp_path / "runs"
     with ft.ray.RayBackend(slots=2, max_deliver=2) as backend:
         with pytest.raises(ft.EngineError, match="lost"):
@@ -326,6 +346,50 @@ def test_a_store_carries_what_is_large(instance, tmp_path):
     assert len(stored) == 3, "the arguments, the directory and the value"
 
 
+class SlowStore(BaseHTTPRequestHandler):
+    """Has nothing, and takes nothing before it may."""
+
+    def do_HEAD(self):
+        self.send_error(404)
+
+    def do_PUT(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.asked.set()
+        self.server.may_answer.wait(WAIT_S)
+        self.send_error(503)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def slow_store():
+    with ThreadingHTTPServer(("127.0.0.1", 0), SlowStore) as server:
+        server.asked, server.may_answer = threading.Event(), threading.Event()
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        yield server
+        server.may_answer.set()
+        server.shutdown()
+        serving.join()
+
+
+def test_calls_are_cancelled_while_another_is_put_into_the_store(instance, gates, slow_store):
+    """CL-68: one that runs, and the one that is on its way itself."""
+    gate = gates()
+    with ft.ray.RayBackend(slots=2, blobs="http://127.0.0.1:%d/" % slow_store.server_port) as backend:
+        running = backend.submit(ft.Call(source=Gate.SOURCE, function="f", args=[gate.place]))
+        pid = gate.wait_begun()
+        large = backend.submit(ft.Call(source="def f(x): pass", function="f", args=[os.urandom(300_000)]))
+        assert slow_store.asked.wait(WAIT_S)
+        running.cancel()
+        assert running.outcome(WAIT_S / 4).verdict == "cancelled" and is_gone(pid)
+        large.cancel()
+        assert large.outcome(WAIT_S / 4).verdict == "cancelled"
+        assert backend.execute(ft.Call(source=ONE, function="f")).value == 1
+        slow_store.may_answer.set()
+
+
 def test_a_cluster_beyond_this_machine_is_refused_without_a_token():
     """CL-68"""
     needs_ray()
@@ -393,7 +457,7 @@ def test_it_starts_ray_itself_and_ends_it(tmp_path):
 
 
 def test_a_node_that_is_lost_loses_no_call():
-    """CL-66: two nodes, one of which goes while it has a call."""
+    """CL-65, CL-66: two nodes, one of which goes while it has a call. Each could hold both actors, and has its own."""
     needs_ray()
     ended = program(
         """
@@ -401,8 +465,8 @@ def test_a_node_that_is_lost_loses_no_call():
         from ray.cluster_utils import Cluster
         import fairtrial as ft
 
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-        other = cluster.add_node(num_cpus=1)
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
+        other = cluster.add_node(num_cpus=4)
         cluster.wait_for_nodes()
         source = (
             "import os, time\\n"
@@ -413,7 +477,7 @@ def test_a_node_that_is_lost_loses_no_call():
             "    while not os.path.exists(os.path.join(folder, 'open')): time.sleep(0.01)\\n"
             "    return os.environ['FAIRTRIAL_NODE_ID']\\n"
         )
-        with tempfile.TemporaryDirectory() as folder, ft.ray.RayBackend(cluster.address) as backend:
+        with tempfile.TemporaryDirectory() as folder, ft.ray.RayBackend(cluster.address, slots=1) as backend:
             futures = [backend.submit(ft.Call(source=source, function="f", args=[folder])) for _ in range(2)]
             deadline = time.monotonic() + 60
             begun = lambda: [name for name in os.listdir(folder) if not name.endswith(".new")]
@@ -509,7 +573,7 @@ def test_what_every_node_refuses_fails_with_the_reasons_of_all():
 
 
 def test_who_waits_for_a_place_says_so_once():
-    """CL-38: all processors are another backend's, until that ends."""
+    """CL-38, CL-65: most processors are another backend's, as many as it has slots, until that ends."""
     needs_ray()
     ended = program(
         """
@@ -524,13 +588,13 @@ def test_who_waits_for_a_place_says_so_once():
                 said.append(record.getMessage())
         logging.getLogger("fairtrial").addHandler(Kept())
         quiet = dict(include_dashboard=False, log_to_driver=False, logging_level=40)
-        ray.init(address="local", num_cpus=1, _node_ip_address="127.0.0.1", **quiet)
+        ray.init(address="local", num_cpus=3, _node_ip_address="127.0.0.1", **quiet)
         call = ft.Call(source="def f(): return 7", function="f")
-        with ft.ray.RayBackend() as first:
+        with ft.ray.RayBackend(slots=2) as first:
             first.execute(call)
             print("first", len(said))
             _ray_driver.PLACE_PATIENCE_S = 1.0
-            second = ft.ray.RayBackend()
+            second = ft.ray.RayBackend(slots=2)
             future = second.submit(call)
             deadline = time.monotonic() + 60
             while not said and time.monotonic() < deadline:
@@ -544,5 +608,8 @@ def test_who_waits_for_a_place_says_so_once():
     )
     first, second, value = ended.stdout.splitlines()[-3:] or [""] * 3
     assert first == "first 0", ended.stderr[-3000:]
-    assert second.startswith("second 1 False calls wait for a place on the Ray cluster: 0 of 1 processors are free")
+    assert second == (
+        "second 1 False calls wait for a place on the Ray cluster: "
+        "1 of 3 processors are free, and a node's actor takes 2"
+    )
     assert value == "value 7 1"

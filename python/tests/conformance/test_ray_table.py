@@ -35,6 +35,20 @@ def test_tasks_start_in_order_while_there_is_room():
     assert [call for call, _ in started(made)] == [4]
 
 
+def test_a_task_that_was_sent_to_nobody_is_first_again_and_has_all_its_attempts():
+    """CL-66"""
+    made = table(1, 1, max_deliver=1)
+    submitted(made, 3)
+    assert [call for call, _ in started(made)] == [1, 2]
+    unsent = made.tasks[2]
+    made.remove_node("n1")
+    made.take_back(unsent)
+    assert [task.call for task in made.queued()] == [2, 3]
+    assert made.current(2, 1) is None
+    assert made.returned(1, 1) is not None
+    assert started(made) == [(2, "n0")] and (unsent.attempt, unsent.deliveries) == (2, 1)
+
+
 def test_a_node_that_is_not_up_is_given_nothing():
     """CL-66: so that no attempt is wasted on an actor that is being started again."""
     made = table(1)

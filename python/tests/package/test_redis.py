@@ -1,8 +1,10 @@
-"""`RedisBackend` with a real server and agents (CL-21, CL-32, CL-33, CL-49, CL-55)."""
+"""`RedisBackend` with a real server and agents (CL-14, CL-21, CL-32, CL-33, CL-49, CL-55)."""
 
 import asyncio
+import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,17 +23,8 @@ PATIENCE_S = 60
 @pytest.fixture
 def url(lonely_url):
     """A server with two agents."""
-    agents = []
-    try:
-        for name in ("one", "two"):
-            words = [str(binary()), "agent", "--redis", lonely_url, "--slots", "1", "--name", name]
-            words += ["--sandbox", "none", "--open-server-ok"]
-            agent = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-            agents.append(agent)
-            assert "serves" in agent.stderr.readline()
+    with agent(lonely_url, "one"), agent(lonely_url, "two"):
         yield lonely_url
-    finally:
-        end(agents)
 
 
 @pytest.fixture
@@ -49,13 +42,24 @@ def lonely_url():
                 assert server.poll() is None
             yield "redis+unix://" + socket
         finally:
-            end([server])
+            end(server)
 
 
-def end(processes):
-    for process in processes:
-        process.kill()
-        process.wait()
+@contextlib.contextmanager
+def agent(url, name, *more):
+    """One of one slot, which serves."""
+    words = [str(binary()), "agent", "--redis", url, "--slots", "1", "--name", name, *more]
+    process = subprocess.Popen([*words, "--sandbox", "none", "--open-server-ok"], stderr=subprocess.PIPE, text=True)
+    try:
+        assert "serves" in process.stderr.readline()
+        yield
+    finally:
+        end(process)
+
+
+def end(process):
+    process.kill()
+    process.wait()
 
 
 def test_a_call_is_run_by_an_agent(url):
@@ -68,6 +72,61 @@ def test_a_call_is_run_by_an_agent(url):
         assert (failed.verdict, failed.error.type) == ("exception", "KeyError")
         command = backend.execute(ft.Call(argv=["sh", "-c", "echo out; exit 3"]))
         assert (command.verdict, command.exit.code, command.stdout) == ("exit", 3, "out\n")
+
+
+def asked(url, *words):
+    """What the server answers: a number, or a hash."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(url.removeprefix("redis+unix://"))
+        connection.sendall((" ".join(words) + "\r\n").encode())
+        answer = connection.makefile()
+        number = int(answer.readline()[1:])
+        if words[0] != "HGETALL":
+            return number
+        texts = [(answer.readline(), answer.readline().rstrip())[1] for _ in range(number)]
+        return dict(zip(texts[::2], texts[1::2]))
+
+
+def test_each_option_does_what_it_says(lonely_url, tmp_path):
+    """CL-33, CL-34, CL-37, CL-39, CL-51, CL-55: what `server_timeout` does is told by the server's being away."""
+    store = tmp_path / "store"
+    store.mkdir()
+    options = {"queue": "mine", "cls": "timing", "weight": 3, "max_queue": 2, "max_inflight": 1, "lease": 9}
+    options |= {"blobs": store.as_uri(), "on_full": "error", "server_timeout": 100}
+    data = os.urandom(100_000)
+    with ft.RedisBackend(lonely_url, **options) as backend:
+        call = ft.Call(source="def f(x): return len(x)", function="f", args=(data,))
+        taken = [backend.submit(call) for _ in range(2)]
+        wait_until(lambda: asked(lonely_url, "XLEN", "ft:{mine}:q:timing") == 2, what="their being queued")
+        with pytest.raises(ft.EngineError, match="queue `mine` is full"):
+            backend.execute(call)
+        terms = asked(lonely_url, "HGETALL", "ft:{mine}:meta")
+        told = {name: terms[name] for name in ("max_queue", "max_inflight", "lease", "named")}
+        assert told == {"max_queue": "2", "max_inflight": "1", "lease": "9000", "named": "1"}
+        assert asked(lonely_url, "HGETALL", "ft:queues") == {"mine": "3"}
+        assert any(path.stat().st_size >= len(data) for path in store.rglob("*") if path.is_file())
+        with agent(lonely_url, "one", "--class", "timing", "--blobs", store.as_uri(), "--lock", str(tmp_path / "lock")):
+            assert [future.outcome(PATIENCE_S).value for future in taken] == [len(data)] * 2
+
+
+def test_an_option_wins_over_the_urls_own(url):
+    """CL-55: all others of the query stay."""
+    with ft.RedisBackend(url + "?queue=of-url&weight=2&max_queue=5&lease=8s", queue="mine", weight=3) as backend:
+        assert backend.execute(ft.Call(source=ADD, function="add", args=(2, 3))).value == 5
+        assert asked(url, "HGETALL", "ft:queues") == {"mine": "3"}
+        terms = asked(url, "HGETALL", "ft:{mine}:meta")
+        assert (terms["max_queue"], terms["lease"]) == ("5", "8000")
+
+
+def test_two_equal_calls_are_two_measurements(url, tmp_path):
+    """CL-14: each has a key of its own, whoever submits them to a queue."""
+    runs = tmp_path / "runs"
+    source = "def f(path):\n    with open(path, 'a') as file: file.write('x')"
+    for _ in range(2):
+        with ft.RedisBackend(url, queue="mine") as backend:
+            for _ in range(2):
+                assert backend.execute(ft.Call(source=source, function="f", args=(str(runs),))).verdict == "ok"
+    assert runs.read_text() == "xxxx"
 
 
 def test_that_nobody_serves_a_call_is_in_the_log(lonely_url, caplog):
@@ -206,8 +265,8 @@ def test_what_could_never_work_is_refused_when_it_is_made():
 
 
 def test_a_server_that_is_away_is_an_engine_error_after_a_while():
-    """CL-57"""
-    with ft.RedisBackend("redis://127.0.0.1:1", server_timeout=0.2) as backend:
+    """CL-55, CL-57: an option wins over the URL's own."""
+    with ft.RedisBackend("redis://127.0.0.1:1?server_timeout=1h", server_timeout=0.2) as backend:
         with pytest.raises(ft.EngineError, match="cannot reach the server"):
             backend.execute(ft.Call(source=ADD, function="add", args=(1, 2)))
 

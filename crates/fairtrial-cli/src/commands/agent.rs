@@ -45,7 +45,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
             "there is no cache directory for this user; name one",
         )
     })?;
-    let node = NodeConfig {
+    let mut node = NodeConfig {
         slots,
         classes: classes(&args.classes),
         lock: lock(args, &config)?,
@@ -67,13 +67,14 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
         let engine = Arc::new(LocalBackend::new(config));
         engine.start_here()?;
         let check = async {
-            start::check(&dispatch, store.as_ref(), &engine, args.sandbox).await?;
-            guard::check(args, &dispatch, store.as_ref(), &engine).await
+            let report = start::check(&dispatch, store.as_ref(), &engine, args.sandbox).await?;
+            guard::check(args, &dispatch, store.as_ref(), &engine).await?;
+            Ok::<_, Failure>(report)
         };
-        tokio::select! {
-            checked = check => checked?,
+        node.about["report"] = tokio::select! {
+            report = check => report?.into(),
             int = interrupt.was_int() => return Ok(ended_by(int)),
-        }
+        };
         let serves = format!(
             "agent {} serves {} with {}",
             node.agent.name(),

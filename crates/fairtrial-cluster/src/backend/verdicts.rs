@@ -29,7 +29,8 @@ fn outcome(verdict: Verdict, kind: &str, message: &str) -> String {
 }
 
 /// The outcome of a call that nobody began.
-pub(super) fn unrun(verdict: Verdict, kind: &str, message: &str) -> Outcome {
+#[must_use]
+pub fn unrun(verdict: Verdict, kind: &str, message: &str) -> Outcome {
     Outcome {
         verdict,
         value: None,

@@ -16,12 +16,16 @@ const ATTEMPT: Attempt = Attempt {
 };
 
 fn packer(folder: &tempfile::TempDir) -> Packer {
+    packer_with(folder, None)
+}
+
+fn packer_with(folder: &tempfile::TempDir, store: Option<BlobStore>) -> Packer {
     let spill = SpillPolicy {
         dir: SpillDir::new(folder.path()),
         memfd_cap_bytes: u64::MAX,
         memory_limit_bytes: None,
     };
-    Packer::new(Some("3.12".to_owned()), None, spill)
+    Packer::new(Some("3.12".to_owned()), store, spill)
 }
 
 fn call(arguments: Vec<u8>) -> Call {
@@ -93,6 +97,30 @@ fn altered_arguments_are_refused() {
     let host = Host::new(TreeCache::at(folder.path(), 1 << 20), None);
     let arrived = host.open(&parcel.envelope, beside).unwrap();
     assert!(arrived.call().is_err());
+}
+
+/// CL-42, CL-50: with a store directories go there, under the name that the envelope gives them, and again only if they
+/// are not there any more.
+#[tokio::test]
+async fn a_store_has_each_directory_under_its_name_for_every_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = tempfile::tempdir().unwrap();
+    fs::write(from.path().join("helper.py"), "x = 1").unwrap();
+    let store = BlobStore::on_this_host(folder.path());
+    let packer = packer_with(&folder, Some(store.clone()));
+    for _ in 0..2 {
+        let mut call = call(Vec::new());
+        call.python_mut().unwrap().python_path = vec![from.path().to_owned()];
+        let blob = packer.directories.packed(from.path()).unwrap().blob;
+        let packed = std::thread::scope(|scope| scope.spawn(|| packer.pack(call, "key")).join());
+        let parcel = packed.unwrap().unwrap();
+        assert!(parcel.directories.is_empty() && parcel.beside.is_empty());
+        let envelope = String::from_utf8(parcel.envelope).unwrap();
+        assert!(envelope.contains(&blob.digest.to_string()), "{envelope}");
+        let archive = store.get(blob, u64::MAX).await.unwrap();
+        assert_eq!(Blob::of(&archive), blob);
+        store.delete(blob.digest).await.unwrap();
+    }
 }
 
 /// CL-42: directories travel by digest, and are unpacked where they lack.

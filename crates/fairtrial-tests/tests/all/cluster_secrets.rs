@@ -4,14 +4,13 @@
 use std::fs;
 use std::path::Path;
 
-use fairtrial_tests::{Finished, RedisServer, ServerTerms, Shell};
+use fairtrial_tests::{RedisServer, Running, ServerTerms, Shell};
 
 use super::cluster_canaries::{free_port, make_certificate, start_store};
 use super::cluster_users::{assert_no_password, password, start, users};
 
-/// An agent at the level `limits` whose URL comes by a pipe, until its end. Told that calls may read everything, it has none
-/// by itself, and is told to.
-fn given(shell: &Shell, url: &str, more: &[&str]) -> Finished {
+/// An agent at the level `limits` whose URL comes by a pipe, and the first line that it says.
+fn started(shell: &Shell, url: &str, more: &[&str]) -> (Running, String) {
     let words = [
         "agent",
         "--redis",
@@ -23,25 +22,24 @@ fn given(shell: &Shell, url: &str, more: &[&str]) -> Finished {
     ];
     let mut agent = shell.fairtrial(words.iter().chain(more).copied()).start();
     agent.say(url);
-    if more.contains(&"--open-server-ok") {
-        let line = agent.error_line();
-        assert!(line.contains("serves"), "{line}");
-        agent.signal(rustix::process::Signal::TERM);
-    }
-    agent.end()
+    let line = agent.error_line();
+    (agent, line)
 }
 
 /// It does not start because of this file, and because of nothing else.
 fn assert_guards(file: &Path, url: &str, more: &[&str]) {
     let shell = Shell::new();
-    let refused = given(&shell, url, more);
-    assert_eq!(refused.code, Some(2), "{refused:?}");
+    let (refused, line) = started(&shell, url, more);
     let says = format!("calls could read `{}`", file.display());
-    assert!(refused.stderr.contains(&says), "{refused:?}");
-    assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
-    assert_no_password("the refusal", refused.stderr.as_bytes());
-    let served = given(&shell, url, &[more, &["--open-server-ok"]].concat());
-    assert_eq!(served.code, Some(0), "{served:?}");
+    assert!(line.contains(&says), "{line}");
+    assert_no_password("the refusal", line.as_bytes());
+    let refused = refused.end();
+    assert_eq!((refused.code, &*refused.stderr), (Some(2), ""));
+    // Told that calls may, it serves.
+    let (serves, line) = started(&shell, url, &[more, &["--open-server-ok"]].concat());
+    assert!(line.contains("serves"), "{line}");
+    serves.signal(rustix::process::Signal::TERM);
+    assert_eq!(serves.end().code, Some(0));
 }
 
 /// CL-44: the key that an agent shows itself with is as good as a password.

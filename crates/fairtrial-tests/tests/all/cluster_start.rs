@@ -168,7 +168,9 @@ async fn a_queue_that_is_spoilt_later_costs_others_nothing() {
         let [spoilt, whole] =
             batches.map(|queue| batch_to(queue, &shell, &server, "calls.jsonl", &terms));
         wait_until("both run", || begun(&shell).len() == 2).await;
-        let _: redis::Value = command(&server, &["SET", "ft:{spoilt}:meta", "no hash"]);
+        for key in ["ft:{spoilt}:meta", "ft:{spoilt}:res"] {
+            let _: redis::Value = command(&server, &["SET", key, "no hash"]);
+        }
         if lease == "1s" {
             let run = || {
                 begun(&shell)

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::{Value as Json, json};
 
 use super::cluster_words::{
-    agent, agent_status, batch, begun, command, has_begun, held_calls, status,
+    agent, agent_status, batch, begun, command, has_begun, held_calls, records, status,
 };
 
 /// A server that keeps nothing, and may be told more.
@@ -15,6 +15,23 @@ fn forgetful(more: &[&str]) -> Option<RedisServer> {
     let words = ["--appendonly", "no"].iter().chain(more);
     let words = words.map(|word| (*word).to_owned()).collect();
     RedisServer::start_on(|_| ServerTerms { words, user: None })
+}
+
+/// CL-6, CL-60: of each agent there is the digest of what confines its calls, as in their outcomes.
+#[test]
+fn the_status_tells_by_what_calls_are_confined() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    let _agent = agent(&shell, &server, "one", &["--slots", "1"]);
+    let calls = ["none", "limits"].map(|level| json!({"argv": ["true"], "sandbox": level}));
+    shell.write_lines("calls.jsonl", &calls);
+    let ended = batch(&shell, &server, "calls.jsonl", "").end();
+    let records = records(&ended.stdout);
+    let [own, other] = [0, 1].map(|place| records[place]["in_force"]["digest"].clone());
+    assert!(own.is_string() && own != other, "{records:?}");
+    assert_eq!(agent_status(&shell, &server, "one")["report"], own);
 }
 
 /// CL-60: what is said of slots is fresh, not as old as the agent's last sign.
@@ -101,6 +118,43 @@ async fn the_status_tells_a_queues_numbers_and_rate() {
     let text = shell.fairtrial(["status", "--cluster", &url]).run().stdout;
     assert!(text.contains("/s, the oldest waits for "), "{text}");
     drop((running, one));
+}
+
+/// CL-60: as the server itself tells it.
+#[test]
+fn the_status_tells_the_servers_version_memory_and_persistence() {
+    let Some(server) = forgetful(&["--maxmemory", "64mb"]) else {
+        return;
+    };
+    let shell = Shell::new();
+    let told = || status(&shell, &server)["server"].clone();
+    let before = told();
+    let info: String = command(&server, &["INFO", "server"]);
+    let says = |field: &str| {
+        let lines = info.lines().map(|line| line.split_once(':'));
+        let mut values = lines.filter_map(|line| line.filter(|(name, _)| *name == field));
+        values.next().map(|(_, value)| value.to_owned())
+    };
+    let (name, version) = match says("valkey_version") {
+        Some(version) => ("valkey", version),
+        None => ("redis", says("redis_version").expect("a version")),
+    };
+    assert_eq!(before["name"], name);
+    assert_eq!(before["version"], version);
+    assert_eq!(before["max_memory_bytes"], 64 << 20);
+    assert_eq!(before["append_only"], false);
+    let () = command(&server, &["SET", "large", &"x".repeat(20 << 20)]);
+    let used = |told: &Json| told["used_memory_bytes"].as_u64().expect("a number");
+    let grown = used(&told()) - used(&before);
+    assert!((20 << 20..30 << 20).contains(&grown), "{grown}");
+    let url = server.url();
+    let text = shell.fairtrial(["status", "--cluster", &url]).run().stdout;
+    let line = text.lines().next().expect("the server's");
+    assert!(
+        line.starts_with(&format!("server   {name} {version}, 2")),
+        "{line}"
+    );
+    assert!(line.ends_with(" MiB, not append-only"), "{line}");
 }
 
 /// CL-38: a call whose class nobody serves waits, and whoever submits is told so, once.
