@@ -19,11 +19,12 @@ use super::slot::Held;
 use super::{NodeAgent, Stop};
 use crate::aside::aside;
 use crate::backend::cancelled;
-use crate::blobs::{Blob, BlobError, Digest, Fault, patiently};
+use crate::blobs::{Blob, BlobError, BlobStore, Digest, Fault, patiently};
 use crate::dispatch::Dispatch;
 use crate::envelope::{
     BlobUse, ErrorCode, ResultEnvelope, Sealed, TaskEnvelope, TaskError, UnreadableTask, shortened,
 };
+use crate::names::TaskId;
 use crate::pack::{CachedTree, PackError};
 use crate::terms::{Lease, Refusal, Release};
 
@@ -71,7 +72,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         tokio::pin!(broken_off); // one for all of it: its time does not begin anew with each part
         let ready = tokio::select! {
             biased;
-            ready = self.prepare(&held.envelope) => ready,
+            ready = self.prepare(held) => ready,
             ran = &mut broken_off => return ran,
             () = cancel.notified() => return Ran::Committable(called_off(&held.lease)),
         };
@@ -219,15 +220,18 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         drop(execution.await);
     }
 
-    async fn prepare(&self, envelope: &[u8]) -> Result<Ready, NotRun> {
-        let envelope = TaskEnvelope::read(envelope)?;
+    async fn prepare(&self, held: &Held) -> Result<Ready, NotRun> {
+        let envelope = TaskEnvelope::read(&held.envelope)?;
+        if TaskId::of(&held.lease.queue, envelope.key(), &held.envelope) != held.lease.task {
+            return Err(NotRun::Altered);
+        }
         self.check_python(&envelope).await?;
         let mut fetched: HashMap<Digest, Arguments> = HashMap::new();
         let mut directories = Vec::new();
         for (blob, purpose) in envelope.blobs() {
             match purpose {
                 BlobUse::Directory => {
-                    let store = self.store.as_ref().ok_or_else(|| NotRun::missing(blob))?;
+                    let store = self.store_of(blob)?;
                     directories.push(self.cache.fetch(store, *blob).await?);
                 }
                 BlobUse::Text | BlobUse::Arguments => {
@@ -249,7 +253,7 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
     }
 
     async fn fetch(&self, blob: &Blob, purpose: BlobUse) -> Result<Arguments, NotRun> {
-        let store = self.store.as_ref().ok_or_else(|| NotRun::missing(blob))?;
+        let store = self.store_of(blob)?;
         if purpose == BlobUse::Text || blob.bytes <= SMALL_ARGUMENTS {
             let bytes = patiently(|| store.get(*blob, MOST_TEXT)).await?;
             return Ok(Arguments::Bytes(bytes));
@@ -261,6 +265,11 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
         })
     }
 
+    fn store_of(&self, blob: &Blob) -> Result<&BlobStore, NotRun> {
+        let store = self.store.as_ref();
+        store.ok_or(NotRun::NoStore(blob.digest))
+    }
+
     pub(super) fn not_run(&self, held: &Held, why: &NotRun) -> Ran {
         let refused = |refusal| {
             let reason = shortened(why.to_string(), MOST_REASON);
@@ -270,8 +279,9 @@ impl<D: Dispatch + 'static> NodeAgent<D> {
             NotRun::Unreadable(UnreadableTask::OtherProtocol { .. }) => {
                 return refused(Refusal::Protocol);
             }
-            NotRun::OtherPython { .. } => return refused(Refusal::Setup),
-            NotRun::Unreadable(_) => ErrorCode::Invalid,
+            // Another agent may have what is missing here.
+            NotRun::OtherPython { .. } | NotRun::NoStore(_) => return refused(Refusal::Setup),
+            NotRun::Unreadable(_) | NotRun::Altered => ErrorCode::Invalid,
             NotRun::Blob(error) => match error.code() {
                 Some(code) => code,
                 None => return self.store_failed(&why.to_string()),
@@ -372,8 +382,12 @@ pub(super) enum NotRun {
         wanted: String,
         found: String,
     },
+    #[error("it needs the blob {0}, and this agent has no store: give it one with --blobs")]
+    NoStore(Digest),
     #[error(transparent)]
     Unreadable(#[from] UnreadableTask),
+    #[error("the task's envelope is not the one that was submitted: its digest is another")]
+    Altered,
     #[error(transparent)]
     Blob(#[from] BlobError),
     #[error(transparent)]
@@ -386,15 +400,6 @@ impl From<PackError> for NotRun {
             PackError::Blob(error) => Self::Blob(error),
             error => Self::Pack(error),
         }
-    }
-}
-
-impl NotRun {
-    fn missing(blob: &Blob) -> Self {
-        Self::Unreadable(UnreadableTask::Damaged(format!(
-            "it needs the blob {}, and this agent has no store: give it one with --blobs",
-            blob.digest
-        )))
     }
 }
 

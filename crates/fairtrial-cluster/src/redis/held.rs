@@ -38,8 +38,8 @@ impl RedisDispatch {
             cmd.arg(what).arg(&cursor);
             let mut reply = self.reply(&scripts::HELD, &cmd).await?;
             cursor = reply.text()?;
-            while let Some(bytes) = reply.optional()? {
-                each(bytes);
+            while !reply.is_read() {
+                each(reply.bytes()?);
             }
             if cursor == "0" {
                 return Ok(());

@@ -45,6 +45,11 @@ impl Reply {
         text.parse().map_err(|_| self.odd(&text))
     }
 
+    /// Whether nothing is left of it.
+    pub(super) fn is_read(&self) -> bool {
+        self.values.as_slice().is_empty()
+    }
+
     /// What is next, or nothing.
     pub(super) fn optional(&mut self) -> Result<Option<Vec<u8>>, DispatchError> {
         match self.values.next() {

@@ -319,7 +319,7 @@ pub(crate) async fn a_commit_carries_a_lease_of_another_class(stage: &impl Stage
         .await
         .unwrap();
     assert!(
-        matches!(&next, Leased::Task { lease, .. } if lease.task == timed.id),
+        matches!(&next, Ok(Leased::Task { lease, .. }) if lease.task == timed.id),
         "{next:?}"
     );
 }
@@ -339,7 +339,7 @@ pub(crate) async fn a_commit_carries_nothing_that_waited_too_long(stage: &impl S
         .commit_and_lease(&commit(&first), &queue(), Class::Cpu)
         .await
         .unwrap();
-    assert_eq!(both, (Committed::Committed, Leased::Empty));
+    assert_eq!(both, (Committed::Committed, Ok(Leased::Empty)));
     let recorded = recorded(dispatch, &hurried.id).await;
     assert_eq!(recorded["verdict"], "queue_timeout");
 }

@@ -3,7 +3,7 @@
 
 #[expect(dead_code, reason = "the store's own tests use all of it")]
 #[path = "../../../fairtrial-cluster/src/blobs/tests/server.rs"]
-mod blob_server;
+pub(super) mod blob_server;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use serde_json::{Value as Json, json};
 use super::cluster_words::{self, records, status};
 
 /// An agent that serves.
-fn agent(shell: &Shell, server: &RedisServer, more: &[&str]) -> Running {
+pub(super) fn agent(shell: &Shell, server: &RedisServer, more: &[&str]) -> Running {
     agent_with("1", shell, server, more)
 }
 
@@ -30,15 +30,28 @@ fn agent_with(slots: &str, shell: &Shell, server: &RedisServer, more: &[&str]) -
     cluster_words::agent(shell, server, "one", &words)
 }
 
+/// An agent that has no store: there is no directory that it could share with anybody.
+pub(super) fn agent_without_store(shell: &Shell, server: &RedisServer) -> Running {
+    let words = cluster_words::agent_words(server, "bare", &["--slots", "2", "--cache", "cache"]);
+    let agent = shell.fairtrial(words.iter().map(String::as_str));
+    let names = ["XDG_CACHE_HOME", "HOME", "FAIRTRIAL_CACHE_DIR"];
+    let agent = names
+        .iter()
+        .fold(agent, |agent, name| agent.env_remove(name));
+    let mut agent = agent.start();
+    assert!(agent.error_line().contains("serves"));
+    agent
+}
+
 /// A directory that is a store, and its URL.
-fn directory(shell: &Shell, name: &str) -> String {
+pub(super) fn directory(shell: &Shell, name: &str) -> String {
     let path = shell.path().join(name);
     std::fs::create_dir(&path).expect("a directory");
     format!("file://{}", path.display())
 }
 
 /// A store that can be told to fail.
-fn http_store(shell: &Shell) -> (Server, String) {
+pub(super) fn http_store(shell: &Shell) -> (Server, String) {
     let root = shell.path().join("http");
     std::fs::create_dir(&root).expect("a directory");
     let token = shell.write("token", TOKEN);
@@ -49,7 +62,12 @@ fn http_store(shell: &Shell) -> (Server, String) {
 }
 
 /// Calls on their way to agents.
-fn batch(shell: &Shell, server: &RedisServer, blobs: Option<&str>, calls: &[Json]) -> Running {
+pub(super) fn batch(
+    shell: &Shell,
+    server: &RedisServer,
+    blobs: Option<&str>,
+    calls: &[Json],
+) -> Running {
     shell.write_lines("calls.jsonl", calls);
     let mut url = format!("{}?lease=3s", server.url());
     if let Some(blobs) = blobs {
@@ -61,7 +79,7 @@ fn batch(shell: &Shell, server: &RedisServer, blobs: Option<&str>, calls: &[Json
 }
 
 /// One of the only queue's numbers.
-fn number(shell: &Shell, server: &RedisServer, what: &str) -> u64 {
+pub(super) fn number(shell: &Shell, server: &RedisServer, what: &str) -> u64 {
     let told = status(shell, server);
     told["queues"][0][what].as_u64().unwrap_or(0)
 }
@@ -100,14 +118,14 @@ def f(path):
     open(path, 'a').write('%f\\n' % time.monotonic())
     return 'x' * 300_000";
 
-fn large_call(shell: &Shell) -> Json {
+pub(super) fn large_call(shell: &Shell) -> Json {
     shell.write("begun", "");
     let begun = shell.path().join("begun").display().to_string();
     json!({"id": 1, "source": LARGE, "function": "f", "args": [begun]})
 }
 
 /// When it began, each time.
-fn begun(shell: &Shell) -> Vec<f64> {
+pub(super) fn begun(shell: &Shell) -> Vec<f64> {
     let times = shell.read("begun");
     let times = times.lines().map(|line| line.parse().expect("a time"));
     times.collect()
@@ -165,17 +183,7 @@ fn a_large_result_without_a_store_names_the_option() {
         return;
     };
     let shell = Shell::new();
-    let url = server.url();
-    let words = ["agent", "--redis", &url, "--slots", "1", "--cache", "cache"];
-    let terms = ["--sandbox", "none", "--open-server-ok"];
-    let agent = shell.fairtrial(words.into_iter().chain(terms));
-    // There is no directory that it could share with anybody.
-    let names = ["XDG_CACHE_HOME", "HOME", "FAIRTRIAL_CACHE_DIR"];
-    let agent = names
-        .iter()
-        .fold(agent, |agent, name| agent.env_remove(name));
-    let mut agent = agent.start();
-    assert!(agent.error_line().contains("serves"));
+    let _agent = agent_without_store(&shell, &server);
     let calls = [large_call(&shell)];
     let ended = batch(&shell, &server, None, &calls).end();
     assert_eq!(ended.code, Some(1), "{ended:?}");
@@ -189,7 +197,7 @@ fn a_large_result_without_a_store_names_the_option() {
 }
 
 /// A call with large arguments, and one with a directory.
-fn calls_with_inputs(shell: &Shell) -> [Json; 2] {
+pub(super) fn calls_with_inputs(shell: &Shell) -> [Json; 2] {
     shell.write("lib/mine.py", "VALUE = 5");
     let source = "def f():\n    import mine\n    return mine.VALUE";
     [
@@ -252,6 +260,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+const KEY: &str = "key";
+
 /// A queue of the test's own, without a coordinator.
 struct Queue {
     dispatch: RedisDispatch,
@@ -283,7 +293,7 @@ impl Queue {
 
     async fn submit(&self, envelope: Vec<u8>) -> TaskId {
         let task = Task {
-            id: TaskId::of(&self.name, "key", &envelope),
+            id: TaskId::of(&self.name, KEY, &envelope),
             class: Class::Cpu,
             envelope,
             queue_timeout: None,
@@ -313,7 +323,7 @@ async fn an_envelope_that_cannot_be_read_ends_as_invalid() {
     let queue = Queue::open(&server).await;
     let sound = TaskEnvelope::seal(
         &call("def f(): return 1"),
-        "k",
+        KEY,
         PackedParts::default(),
         None,
     );
@@ -368,7 +378,7 @@ async fn an_agent_does_not_grow_with_a_result() {
     let agent = agent(&shell, &server, &["--blobs", &blobs]);
     let queue = Queue::open(&server).await;
     let source = format!("def f(): return bytes({BYTES})");
-    let sealed = TaskEnvelope::seal(&call(&source), "k", PackedParts::default(), None);
+    let sealed = TaskEnvelope::seal(&call(&source), KEY, PackedParts::default(), None);
     let before = own_memory(&agent);
     let task = queue.submit(sealed.expect("it fits").bytes).await;
     let deadline = Instant::now() + Duration::from_secs(120);

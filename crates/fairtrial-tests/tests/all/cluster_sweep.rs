@@ -11,7 +11,7 @@ use fairtrial_tests::{RedisServer, Shell, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value as Json, json};
 
-use super::cluster_words::{agent, batch_to, dispatch, number};
+use super::cluster_words::{agent, batch_to, command, dispatch, number};
 
 /// Waits for a file.
 const HELD: &str = "import os, time
@@ -155,4 +155,34 @@ async fn a_sweep_that_cannot_read_a_task_removes_nothing() {
     assert_eq!(swept.code, Some(1), "{swept:?}");
     assert!(swept.stderr.contains("`later`"), "{swept:?}");
     assert_eq!(blobs(&store).len(), 1);
+}
+
+/// CL-53: what is no task any more may have named blobs, and keeps none of the others from being told.
+#[tokio::test]
+async fn a_sweep_that_finds_a_spoilt_task_among_others_removes_nothing() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    let store = shell.path().join("blobs");
+    std::fs::create_dir(&store).expect("a directory");
+    let url = format!("file://{}", store.display());
+    let large = |text: &str| json!({"id": text, "source": "def f(x): pass", "function": "f", "args": [text.repeat(100_000)]});
+    let calls: Vec<Json> = ["a", "b", "c", "d", "e"].map(large).into();
+    shell.write_lines("calls.jsonl", &calls);
+    let terms = format!("lease=3s&blobs={url}");
+    let _waits = batch_to("waits", &shell, &server, "calls.jsonl", &terms);
+    wait_until("they are queued", || {
+        number(&shell, &server, "waits", "queued") == Some(5)
+    })
+    .await;
+    let spoilt = "s".repeat(43);
+    let () = command(&server, &["HSET", "ft:{waits}:task", &spoilt, "no task"]);
+    age(&store);
+    let redis = server.url();
+    let sweep = ["agent", "--redis", &redis, "--sweep-blobs", "--blobs", &url];
+    let swept = shell.fairtrial(sweep).run();
+    assert_eq!(swept.code, Some(1), "{swept:?}");
+    assert!(swept.stderr.contains("`waits`"), "{swept:?}");
+    assert_eq!(blobs(&store).len(), 5);
 }

@@ -22,6 +22,7 @@ mod cluster_signals;
 mod cluster_start;
 mod cluster_status;
 mod cluster_stopping;
+mod cluster_stores;
 mod cluster_sweep;
 mod cluster_told;
 mod cluster_turns;

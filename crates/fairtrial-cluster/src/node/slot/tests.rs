@@ -4,19 +4,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fairtrial_exec::{
-    Body, EncodedValue, Level, LocalBackend, LocalConfig, MachineLock, Outcome, ResultFormat,
+    Body, Call, EncodedValue, Level, LocalBackend, LocalConfig, MachineLock, Outcome, ResultFormat,
 };
 use tokio::sync::watch;
 
 use super::*;
 use crate::backend::cancelled;
 use crate::blobs::{BlobError, Digest, Fault};
+use crate::envelope::{PackedParts, TaskEnvelope};
 use crate::memory::MemoryDispatch;
-use crate::names::{Agent, Class, TaskId};
+use crate::names::{Agent, Class, StreamId, TaskId};
 use crate::node::trial::{NotRun, sealed};
 use crate::node::{NodeConfig, NodeError};
 use crate::pack::{PackError, TreeCache};
-use crate::terms::{Owner, Task, Terms, Verdicts};
+use crate::terms::{Owner, Refusal, Task, Terms, Verdicts};
 
 fn agent(dir: &Path) -> (Rc<NodeAgent<MemoryDispatch>>, watch::Sender<Stop>) {
     let engine = LocalConfig::from_env().expect("a configuration");
@@ -50,11 +51,17 @@ fn queue() -> QueueName {
 
 /// A task that is submitted and leased.
 async fn held(agent: &NodeAgent<MemoryDispatch>) -> (TaskId, Held) {
+    let id = TaskId::of(&queue(), "key", b"{}");
+    (id.clone(), leased(agent, id, b"{}".to_vec()).await)
+}
+
+/// A task of this id, with this envelope.
+async fn leased(agent: &NodeAgent<MemoryDispatch>, id: TaskId, envelope: Vec<u8>) -> Held {
     open(agent).await;
-    let task = submit(agent).await;
+    submit(agent, id, envelope).await;
     let consumer = agent.config.agent.slot(0);
     let held = agent.ask_around(&consumer).await.expect("memory answers");
-    (task, held.expect("a task"))
+    held.expect("a task")
 }
 
 async fn open(agent: &NodeAgent<MemoryDispatch>) {
@@ -75,16 +82,23 @@ async fn open(agent: &NodeAgent<MemoryDispatch>) {
     opened.expect("it is open");
 }
 
-async fn submit(agent: &NodeAgent<MemoryDispatch>) -> TaskId {
+async fn submit(agent: &NodeAgent<MemoryDispatch>, id: TaskId, envelope: Vec<u8>) {
     let task = Task {
-        id: TaskId::of(&queue(), "key", b"{}"),
+        id,
         class: Class::Cpu,
-        envelope: b"{}".to_vec(),
+        envelope,
         queue_timeout: None,
     };
     let submitted = agent.dispatch.submit(&queue(), &task).await;
     submitted.expect("it is there");
-    task.id
+}
+
+/// What the queue's result of a task says.
+async fn result(agent: &NodeAgent<MemoryDispatch>, task: &TaskId) -> ResultEnvelope {
+    let asked = std::slice::from_ref(task);
+    let results = agent.dispatch.collect(&queue(), asked, &[]).await;
+    let results = results.expect("memory answers");
+    ResultEnvelope::read(&results[0].1).expect("it is one")
 }
 
 /// CL-18: an idle slot begins at the hint. Time stands still here until all have nothing to do but to wait for it: none
@@ -104,7 +118,8 @@ async fn an_idle_slot_is_woken_by_the_hint() {
     let idle = local.run_until(tokio::time::sleep(ASK_EVERY / 4)); // it asked, and found nothing
     idle.await;
     let begun = tokio::time::Instant::now();
-    let task = submit(&agent).await;
+    let task = TaskId::of(&queue(), "key", b"{}");
+    submit(&agent, task.clone(), b"{}".to_vec()).await;
     let found = local.run_until(seeking).await.expect("no panic");
     assert_eq!(found, Some(task));
     assert_eq!(begun.elapsed(), Duration::ZERO, "it did not wait to ask");
@@ -123,9 +138,7 @@ async fn a_result_too_large_to_record_ends_its_task_alone() {
     let consumer = agent.config.agent.slot(0);
     assert!(agent.commit(held, ended, &consumer).await.is_none());
     assert!(agent.ended.borrow().is_none(), "it goes on");
-    let results = agent.dispatch.collect(&queue(), &[task], &[]).await;
-    let results = results.expect("memory answers");
-    let result = ResultEnvelope::read(&results[0].1).expect("it is one");
+    let result = result(&agent, &task).await;
     let error = result.to_outcome(|_| None).expect_err("no outcome");
     assert_eq!(error.code, ErrorCode::TooLarge);
 }
@@ -163,9 +176,29 @@ async fn others_go_on_while_a_large_value_is_hashed() {
     assert_eq!(sealing.await.outgoing.len(), 1);
 }
 
-/// CL-24, CL-25, CL-26, CL-27: why a directory is not here decides what becomes of its call.
+/// What becomes of a task, in a word.
+fn becomes(agent: &NodeAgent<MemoryDispatch>, ran: Ran) -> &'static str {
+    match ran {
+        Ran::Committable(ended) => {
+            let result = ResultEnvelope::read(&ended.result).expect("it is one");
+            let error = result.to_outcome(|_| None).expect_err("no outcome");
+            error.code.name()
+        }
+        Ran::Back(Release::Uncounted { .. }) if agent.state.get() == NodeState::Unhealthy => {
+            "uncounted, ill"
+        }
+        Ran::Back(Release::Counted { .. }) => "counted",
+        Ran::Back(Release::Refused {
+            refusal: Refusal::Setup,
+            ..
+        }) => "refused",
+        _ => "something else",
+    }
+}
+
+/// CL-24, CL-25, CL-26, CL-27, CL-52: why an input is not here decides what becomes of its call.
 #[tokio::test]
-async fn a_directory_that_is_not_here_ends_as_its_reason_says() {
+async fn an_input_that_is_not_here_ends_its_call_as_its_reason_says() {
     let dir = tempfile::tempdir().expect("a directory");
     let blob = |fault| -> PackError {
         let store = "file:///s".to_owned();
@@ -176,8 +209,13 @@ async fn a_directory_that_is_not_here_ends_as_its_reason_says() {
         source: kind.into(),
     };
     let digest = Digest::of(b"");
-    for (error, becomes) in [
+    let altered = Fault::Corrupt {
+        digest,
+        problem: "it was altered".to_owned(),
+    };
+    for (error, expected) in [
         (blob(Fault::Missing(digest)), "blob_missing"),
+        (blob(altered), "blob_corrupt"),
         (blob(Fault::Full("disk".into())), "uncounted, ill"),
         (blob(Fault::Unreachable("away".into())), "uncounted, ill"),
         (cache(std::io::ErrorKind::StorageFull), "uncounted, ill"),
@@ -187,19 +225,106 @@ async fn a_directory_that_is_not_here_ends_as_its_reason_says() {
         let (agent, _stop) = agent(dir.path());
         let (_, held) = held(&agent).await;
         let shown = error.to_string();
-        let became = match agent.not_run(&held, &NotRun::from(error)) {
-            Ran::Committable(ended) => {
-                let result = ResultEnvelope::read(&ended.result).expect("it is one");
-                let error = result.to_outcome(|_| None).expect_err("no outcome");
-                error.code.name()
-            }
-            Ran::Back(Release::Uncounted { .. }) if agent.state.get() == NodeState::Unhealthy => {
-                "uncounted, ill"
-            }
-            Ran::Back(Release::Counted { .. }) => "counted",
-            _ => "something else",
+        let ran = agent.not_run(&held, &NotRun::from(error));
+        assert_eq!(becomes(&agent, ran), expected, "{shown}");
+    }
+}
+
+fn sealed_call(source: &str) -> Vec<u8> {
+    let call = Call::source(source, "f", Vec::new());
+    let sealed = TaskEnvelope::seal(&call, "key", PackedParts::default(), None);
+    sealed.expect("it fits").bytes
+}
+
+/// CL-14, CL-24: an id is its envelope's digest, and whatever else is found under it is not run.
+#[tokio::test]
+async fn an_envelope_that_is_not_the_one_submitted_is_not_run() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (agent, _stop) = agent(dir.path());
+    let id = TaskId::of(&queue(), "key", &sealed_call("def f(): return 1"));
+    let held = leased(&agent, id, sealed_call("def f(): return 2")).await;
+    let ran = agent.run_trial(&held, &Notify::new(), &Notify::new()).await;
+    assert_eq!(becomes(&agent, ran), "invalid");
+}
+
+/// CL-22: what a store would have is another agent's to fetch.
+#[tokio::test]
+async fn an_agent_without_a_store_refuses_what_needs_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (agent, _stop) = agent(dir.path());
+    let envelope = sealed_call(&format!("def f(): return '{}'", "x".repeat(100_000)));
+    let id = TaskId::of(&queue(), "key", &envelope);
+    let held = leased(&agent, id, envelope).await;
+    let ran = agent.run_trial(&held, &Notify::new(), &Notify::new()).await;
+    let Ran::Back(Release::Refused { refusal, reason }) = ran else {
+        panic!("not refused");
+    };
+    assert_eq!(refusal, Refusal::Setup);
+    assert!(reason.ends_with("with --blobs"), "{reason}");
+}
+
+/// How often the queue was told that a result came too late.
+async fn fenced(agent: &NodeAgent<MemoryDispatch>) -> usize {
+    let (dispatch, queue) = (&agent.dispatch, queue());
+    let events = dispatch.events(&queue, StreamId::START, Duration::ZERO);
+    let events = events.await.expect("memory answers").events;
+    let names = events.iter().map(|stored| &*stored.event.name);
+    names.filter(|name| *name == "call.fenced").count()
+}
+
+/// CL-59: a commit whose reply was lost is told again, and is as good as the first.
+#[tokio::test]
+async fn a_result_committed_twice_is_not_fenced() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (agent, _stop) = agent(dir.path());
+    let (task, held) = held(&agent).await;
+    let consumer = agent.config.agent.slot(0);
+    let ended = error_of(&held.lease, ErrorCode::Invalid, &"once");
+    let first = Commit {
+        lease: held.lease.clone(),
+        result: ended.result.clone(),
+        events: Vec::new(),
+        complete: String::new(),
+    };
+    let committed = agent.dispatch.commit(&first).await;
+    assert_eq!(committed.expect("memory answers"), Committed::Committed);
+    assert!(agent.commit(held, ended, &consumer).await.is_none());
+    assert_eq!(fenced(&agent).await, 0);
+    assert!(result(&agent, &task).await.token.is_some());
+}
+
+/// CL-15, CL-16, X4: whoever lost its lease says so once, whether or not the other is done; its result is nobody's.
+#[tokio::test]
+async fn a_result_that_comes_too_late_is_told_as_fenced() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for is_done in [true, false] {
+        let (agent, _stop) = agent(dir.path());
+        let (task, held) = held(&agent).await;
+        let dispatch = &agent.dispatch;
+        dispatch.advance(Duration::from_secs(31));
+        let reaped = dispatch.reap_all(&queue(), Class::Cpu, &[]).await;
+        assert_eq!(reaped.expect("memory answers").parked, 1);
+        let other = Agent::new("b", "nonce").expect("a name").slot(0);
+        let taken = dispatch.lease(&queue(), Class::Cpu, &other).await;
+        let Ok(Leased::Task { lease, .. }) = taken else {
+            panic!("{taken:?}");
         };
-        assert_eq!(became, becomes, "{shown}");
+        let theirs = Commit {
+            result: error_of(&lease, ErrorCode::Invalid, &"theirs").result,
+            lease,
+            events: Vec::new(),
+            complete: String::new(),
+        };
+        if is_done {
+            dispatch.commit(&theirs).await.expect("memory answers");
+        }
+        let late = error_of(&held.lease, ErrorCode::Invalid, &"ours");
+        let consumer = agent.config.agent.slot(0);
+        assert!(agent.commit(held, late, &consumer).await.is_none());
+        assert_eq!(fenced(&agent).await, 1, "{is_done}");
+        dispatch.commit(&theirs).await.expect("memory answers");
+        let stands = result(&agent, &task).await;
+        assert_eq!(stands.agent, Some(other.to_string()));
     }
 }
 
