@@ -27,8 +27,8 @@ use self::link::Link;
 use self::read::Reply;
 use self::scripts::Operation;
 use self::wire::{
-    announced, commit_command, committed, fields_of, json, lease_command, leased, ms, on_lease,
-    on_slot, submit_command, submitted, texts,
+    announced, commit_command, committed, fields_of, json, leased, ms, on_lease, on_slot,
+    submit_command, submitted, texts,
 };
 use crate::answers::{
     Announced, Cancelled, Committed, DeadLetter, Events, Holding, Kept, Leased, ListedQueue, Nodes,
@@ -300,7 +300,7 @@ impl Dispatch for RedisDispatch {
         class: Class,
         consumer: &Consumer,
     ) -> Answered<Leased> {
-        let cmd = lease_command(queue, class, consumer);
+        let cmd = on_slot(&scripts::LEASE, queue, class, consumer);
         leased(
             queue,
             class,

@@ -81,10 +81,6 @@ pub(super) fn on_lease(operation: &Operation, lease: &Lease) -> Cmd {
     cmd
 }
 
-pub(super) fn lease_command(queue: &QueueName, class: Class, consumer: &Consumer) -> Cmd {
-    on_slot(&scripts::LEASE, queue, class, consumer)
-}
-
 pub(super) fn on_slot(
     operation: &Operation,
     queue: &QueueName,
