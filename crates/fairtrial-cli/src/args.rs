@@ -183,7 +183,7 @@ pub(crate) struct BatchArgs {
     /// File for the results, replaced and then written as they come [default: standard output]
     #[arg(long, short, value_name = "RESULTS.jsonl")]
     pub(crate) out: Option<PathBuf>,
-    /// Calls that run at a time [default: FAIRTRIAL_MAX_WORKERS, else the processors there are]
+    /// Calls that run at a time [default: FAIRTRIAL_MAX_WORKERS, else the processors there are; by agents, their free slots]
     #[arg(long, short, value_name = "N", value_parser = workers, allow_hyphen_values = true)]
     pub(crate) jobs: Option<usize>,
     /// Who runs them: `local`, or agents that lease them from a server, as in `redis://127.0.0.1:6379`; `@FILE` or `@-` reads

@@ -177,7 +177,9 @@ impl CallReader {
             call.env = env.variables()?;
         }
         if let Some(cwd) = object.get("cwd") {
-            call.cwd = Some(self.base.join(cwd.string()?));
+            let cwd = self.base.join(cwd.string()?);
+            // Where calls see a part of the files only, a way there by `..` may lead through what they do not see.
+            call.cwd = Some(cwd.canonicalize().unwrap_or(cwd));
         }
         call.timeout = object.seconds("timeout_s")?;
         call.queue_timeout = object.seconds("queue_timeout_s")?;

@@ -30,7 +30,7 @@ use crate::blobs::BlobStore;
 use crate::dispatch::{Dispatch, DispatchError};
 use crate::names::{Agent, Class, QueueName, TaskId};
 use crate::pack::TreeCache;
-use crate::terms::{NewEvent, Node, NodeState};
+use crate::terms::{NODE_LOST_AFTER, NewEvent, Node, NodeState};
 use rounds::Rounds;
 use workers::Workers;
 
@@ -75,7 +75,7 @@ pub enum Stop {
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// Another agent of that name lives.
-    #[error("an agent `{0}` is alive: give this one another name with --name")]
+    #[error("an agent `{name}` is alive, or was {} ago: give this one another name with --name, or wait", shown(NODE_LOST_AFTER), name = .0)]
     NameTaken(String),
     /// The server refuses or is not one to work with.
     #[error(transparent)]

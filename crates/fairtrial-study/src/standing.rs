@@ -88,9 +88,10 @@ impl Standing {
                 true => Self::RUNNING,
                 false => past.shown().map_or(past.last, |(_, status)| status).name(),
             };
-            if name == Status::Lost.name() && reader.finish(past.last_start())?.is_none() {
-                standing.left += 1;
-            }
+            // Lost by a word of the engine's, or without one.
+            let is_lost = name == Status::Lost.name();
+            let is_told = is_lost && reader.finish(past.last_start())?.is_some();
+            standing.left += u64::from(is_lost && !is_told);
             *standing.counts.entry(name).or_default() += 1;
             let condition = run.condition.id().to_string();
             let of_condition = standing.conditions.entry(condition).or_default();
@@ -101,6 +102,7 @@ impl Standing {
                     unevaluated.add(start, run);
                 }
                 Some((start, status)) if status.is_failure() => failed.add(start, run),
+                _ if is_told => failed.add(past.last_start(), run),
                 _ => {}
             }
         }

@@ -205,6 +205,17 @@ impl OnTerminal {
         self.is_readable(time)
     }
 
+    /// Whether this was shown by now.
+    pub fn has_shown(&mut self, text: &str) -> bool {
+        while self.is_readable(Duration::ZERO) && self.read() {}
+        self.text().contains(text)
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it is ours and not reaped");
+    }
+
     /// Waits for its end; gives all that was shown.
     #[must_use]
     pub fn end(mut self) -> (Option<i32>, String) {

@@ -14,6 +14,8 @@ use super::duration;
 /// One agent for each node. It ends what runs, and itself, at SIGTERM or SIGINT; at the second signal it gives back what
 /// runs at once.
 #[derive(Debug, Args)]
+#[command(override_usage = "fairtrial agent --redis <URL> --slots <N> [OPTIONS]
+       fairtrial agent --redis <URL> --sweep-blobs [--blobs <URL>]")]
 #[command(after_help = "\
 Examples:
   fairtrial agent --redis redis://127.0.0.1:6379 --slots 8 --sandbox strict

@@ -143,7 +143,7 @@ pub(crate) struct BundleArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Running")]
 pub(crate) struct HowArgs {
-    /// Runs at a time [default: the study's `parallelism`, else the usable CPUs]
+    /// Runs at a time [default: the study's `parallelism`, else the usable CPUs; by agents, their free slots]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) jobs: Option<u64>,
     /// Who runs them: `local`, or agents that lease them from a server, as in `redis://127.0.0.1:6379`; `@FILE` or `@-` reads
@@ -186,9 +186,13 @@ pub(crate) struct StatusArgs {
     /// The study's directory
     #[arg(value_name = "DIR", required_unless_present = "cluster")]
     pub(crate) directory: Option<PathBuf>,
-    /// Agents, queues and the server behind this URL, or `@FILE` that holds it
+    /// Agents, queues and the server behind this URL, or behind the one in `@FILE` or `@-`; on a terminal it is kept up to date
+    /// until Ctrl-C
     #[arg(long, value_name = "URL", conflicts_with = "directory")]
     pub(crate) cluster: Option<String>,
+    /// Show the cluster once, on a terminal too
+    #[arg(long, requires = "cluster")]
+    pub(crate) once: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -153,7 +153,10 @@ fn blobs(args: &AgentArgs, url: &str) -> Result<Option<String>, Failure> {
 }
 
 fn failure(error: NodeError) -> Failure {
-    Failure::Cluster(format!("the agent ended: {error}"))
+    match error {
+        NodeError::NameTaken(_) => Failure::Cluster(error.to_string()),
+        error => Failure::Cluster(format!("the agent ended: {error}")),
+    }
 }
 
 fn say(line: &str) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairtrial_candidates::Rescoring;
-use fairtrial_cluster::nonce;
+use fairtrial_cluster::{nonce, without_secrets};
 use fairtrial_study::{
     Changed, Compat, End, ExecuteError, Format, Mode, Pace, Plan, Request, Rescore, Stop, Study,
     Summary, Wishes, execute,
@@ -327,10 +327,10 @@ fn perform(
         Some(_) => "evaluated",
         None => "run now",
     };
-    show(&plan, directory, &summary, done);
+    let resume = to_go_on(directory, how.backend.as_deref());
+    show(&plan, directory, &summary, (done, &resume));
     if let Some(failure) = &summary.failure {
-        let directory = for_shell(&directory.display().to_string());
-        let line = format!("{failure}; go on with: fairtrial resume {directory}");
+        let line = format!("{failure}; go on with: {resume}");
         return Err(Failure::Cluster(line));
     }
     Ok(exit_code(&summary, plan.len(), how))
@@ -391,8 +391,19 @@ fn exit_code(summary: &Summary, planned: u64, how: &HowArgs) -> ExitCode {
     }
 }
 
-/// The closing summary, all that goes to standard output. `done`: what was done with runs that ended.
-fn show(plan: &Plan<'_>, directory: &Path, summary: &Summary, done: &str) {
+/// The command that goes on with a study, where it was run.
+fn to_go_on(directory: &Path, backend: Option<&str>) -> String {
+    let directory = for_shell(&directory.display().to_string());
+    let backend = backend.filter(|_| !AnyBackend::is_local(backend));
+    let backend = backend.map(|url| format!(" --backend {}", for_shell(&without_secrets(url))));
+    format!(
+        "fairtrial resume {directory}{}",
+        backend.unwrap_or_default()
+    )
+}
+
+/// The closing summary, all that goes to standard output: what was `done` with runs that ended, and how to go on.
+fn show(plan: &Plan<'_>, directory: &Path, summary: &Summary, (done, resume): (&str, &str)) {
     let ran = summary.tally.all_ended();
     let begun = counted(summary.tally.all_begun(), "run");
     let what = match (&summary.end, ran) {
@@ -424,9 +435,14 @@ fn show(plan: &Plan<'_>, directory: &Path, summary: &Summary, done: &str) {
     let runs = counted(plan.len(), "run");
     lines.push(format!("{runs}: {}", counts.join(", ")));
     lines.push(format!("in {}", directory.display()));
-    if matches!(summary.end, Some(End::Stopped | End::Interrupted)) {
+    if summary.counts.contains_key(Status::Lost.name()) {
         let directory = for_shell(&directory.display().to_string());
-        lines.push(format!("go on with: fairtrial resume {directory}"));
+        lines.push(format!(
+            "what was lost, and why: fairtrial status {directory}"
+        ));
+    }
+    if matches!(summary.end, Some(End::Stopped | End::Interrupted)) {
+        lines.push(format!("go on with: {resume}"));
     }
     let mut out = Shown::on(io::stdout());
     for line in lines {

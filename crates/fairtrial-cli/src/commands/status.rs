@@ -22,7 +22,7 @@ const SHOWN: usize = 5;
 pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let directory = match (&args.directory, &args.cluster) {
         (Some(directory), _) => directory,
-        (None, url) => return status_cluster::run(url.as_deref().unwrap_or_default(), args.json),
+        (None, url) => return status_cluster::run(url.as_deref().unwrap_or_default(), args),
     };
     let (study, _) = recorded_study(directory)?;
     let plan = Plan::build(&study, None).map_err(invalid)?;

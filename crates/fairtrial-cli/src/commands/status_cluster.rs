@@ -1,15 +1,22 @@
 //! `fairtrial status --cluster`: agents, queues and the server (CL-60).
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 
-use fairtrial_cluster::{Dispatch as _, Node, Nodes, QueueName, QueueStatus, ServerStatus};
+use fairtrial_cluster::{
+    Dispatch as _, Node, Nodes, QueueName, QueueStatus, RedisDispatch, ServerStatus,
+};
 use serde_json::{Value as Json, json};
 
+use crate::args::StatusArgs;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::terminal::Shown;
+use crate::interrupt::Interrupt;
+use crate::terminal::{Shown, counted};
 use crate::{cluster, engine};
+
+/// Between two looks.
+const EVERY: Duration = Duration::from_secs(1);
 
 /// What a server holds.
 struct Standing {
@@ -18,37 +25,84 @@ struct Standing {
     queues: Vec<(QueueName, u32, QueueStatus)>,
 }
 
-/// Shows it.
-pub(crate) fn run(url: &str, json: bool) -> Result<ExitCode, Failure> {
+/// Shows it, on a terminal again and again.
+pub(crate) fn run(url: &str, args: &StatusArgs) -> Result<ExitCode, Failure> {
     cluster::warn_of_password("--cluster", url);
     let url = cluster::url("--cluster", url)?;
     cluster::options("--cluster", &url, &[])?;
     let dispatch = cluster::dispatch("--cluster", &url)?;
-    let standing = engine::run(async {
-        let asked = async {
-            let mut queues = Vec::new();
-            for listed in dispatch.queues().await? {
-                if let Some(status) = dispatch.queue_status(&listed.queue).await? {
-                    queues.push((listed.queue, listed.weight, status));
-                }
-            }
-            Ok(Standing {
-                server: dispatch.server_status().await?,
-                nodes: dispatch.nodes().await?,
-                queues,
-            })
+    let mut out = io::stdout();
+    let is_live = out.is_terminal() && !args.json && !args.once;
+    engine::run(async {
+        if is_live {
+            return watch(&dispatch).await;
+        }
+        let standing = Standing::ask(&dispatch).await?;
+        let shown = match args.json {
+            true => writeln!(out, "{}", standing.to_json()),
+            false => standing.show(&mut Shown::on(out)),
         };
-        asked.await.map_err(cluster::failure)
-    })?;
-    let shown = match json {
-        true => writeln!(io::stdout(), "{}", standing.to_json()),
-        false => standing.show(),
+        unless_gone(shown).map(|()| ExitCode::AllWell)
+    })
+}
+
+/// On a screen of its own, until Ctrl-C; what was last shown stays.
+async fn watch(dispatch: &RedisDispatch) -> Result<ExitCode, Failure> {
+    let mut interrupt = Interrupt::listen()?;
+    let mut standing = Standing::ask(dispatch).await?;
+    let screen = Screen::enter();
+    let mut every = tokio::time::interval(EVERY);
+    let ended = loop {
+        unless_gone(screen.show(&standing))?;
+        let next = async {
+            every.tick().await;
+            Standing::ask(dispatch).await
+        };
+        match interrupt.or(next).await {
+            Ok(Ok(next)) => standing = next,
+            Ok(Err(failure)) => break Err(failure),
+            Err(_) => break Ok(ExitCode::Interrupted),
+        }
     };
+    drop(screen);
+    unless_gone(standing.show(&mut Shown::on(io::stdout())))?;
+    ended
+}
+
+/// A terminal's second screen, until it is dropped.
+struct Screen;
+
+impl Screen {
+    fn enter() -> Self {
+        write!(io::stdout(), "\x1b[?1049h").unwrap_or_default(); // who is gone sees nothing anyway
+        Self
+    }
+
+    fn show(&self, standing: &Standing) -> io::Result<()> {
+        let mut out = io::stdout();
+        write!(out, "\x1b[H\x1b[2J")?;
+        standing.show(&mut Shown::on(io::stdout()))?;
+        writeln!(out, "\nCtrl-C ends this")?;
+        out.flush()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let mut out = io::stdout();
+        write!(out, "\x1b[?1049l")
+            .and_then(|()| out.flush())
+            .unwrap_or_default(); // as above
+    }
+}
+
+/// Whoever read it may be gone.
+fn unless_gone(shown: io::Result<()>) -> Result<(), Failure> {
     match shown {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::attempting("cannot show the status")(error))
         }
-        _ => Ok(ExitCode::AllWell),
+        _ => Ok(()),
     }
 }
 
@@ -64,6 +118,23 @@ fn shown(number: Option<f64>, unit: &str) -> String {
 }
 
 impl Standing {
+    async fn ask(dispatch: &RedisDispatch) -> Result<Self, Failure> {
+        let asked = async {
+            let mut queues = Vec::new();
+            for listed in dispatch.queues().await? {
+                if let Some(status) = dispatch.queue_status(&listed.queue).await? {
+                    queues.push((listed.queue, listed.weight, status));
+                }
+            }
+            Ok(Self {
+                server: dispatch.server_status().await?,
+                nodes: dispatch.nodes().await?,
+                queues,
+            })
+        };
+        asked.await.map_err(cluster::failure)
+    }
+
     /// Live agents, and the seconds since each gave a sign.
     fn live(&self) -> impl Iterator<Item = (&Node, Option<f64>)> {
         let seen = self.nodes.seen_ms.iter().map(|seen_ms| {
@@ -112,8 +183,7 @@ impl Standing {
         })
     }
 
-    fn show(&self) -> io::Result<()> {
-        let mut out = Shown::on(io::stdout());
+    fn show(&self, out: &mut impl Write) -> io::Result<()> {
         let ServerStatus {
             name,
             version,
@@ -151,7 +221,11 @@ impl Standing {
         for name in &self.nodes.lost {
             writeln!(out, "agent    {name}  lost")?;
         }
-        for (name, _, status) in &self.queues {
+        let (closed, open): (Vec<_>, Vec<_>) = self
+            .queues
+            .iter()
+            .partition(|(_, _, status)| status.state == "closed" && status.dead == 0);
+        for (name, _, status) in open {
             let waits = status.oldest_wait.map(|wait| {
                 let wait = shown(Some(wait.as_secs_f64()), "s");
                 format!(", the oldest waits for {wait}")
@@ -169,6 +243,13 @@ impl Standing {
                 status.recorded,
                 shown(rate(status), "/s"),
                 waits.unwrap_or_default(), // nobody does
+            )?;
+        }
+        if !closed.is_empty() {
+            let many = counted(closed.len() as u64, "closed queue");
+            writeln!(
+                out,
+                "besides  {many}, kept for seven days (--json has them)"
             )?;
         }
         if self.nodes.live.is_empty() {

@@ -72,8 +72,14 @@ impl<D: Dispatch + 'static> Coordinator<D> {
 
     pub(super) fn hear(&self, stored: &StoredEvent) {
         let NewEvent {
-            name, task, data, ..
+            name,
+            task,
+            agent,
+            data,
         } = &stored.event;
+        if let ("agent.lost", Some(agent)) = (name.as_str(), agent) {
+            log::warn!("agent `{agent}` is lost; what it had goes to others");
+        }
         if self.is_early(task.as_ref()) {
             self.state.borrow_mut().early.push(stored.clone());
             return;

@@ -75,3 +75,31 @@ fn a_directory_to_run_in_is_looked_for_on_the_node() {
     let why = refused["error"]["message"].as_str();
     assert!(why.is_some_and(|why| why.contains("cwd")), "{refused}");
 }
+
+/// CL-42, CL-30: what is too large to be sent along is told, also of a study, whose own directory it is.
+#[test]
+fn a_study_beside_too_much_says_why_its_runs_are_lost() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    let study = "study_id: s\ntitle: S\nagents: {a: {python: 'agent.py:go', isolation: fresh}}\n\
+                 problems: {p: {payload: {x: 1}}}\nrun_budget: {replicates: 2}\n";
+    shell.write("study/study.yaml", study);
+    shell.write("study/agent.py", "def go(run): return {'output': 1}");
+    let data = std::fs::File::create(shell.path().join("study/data")).expect("a file");
+    data.set_len(80 << 20).expect("it is sparse");
+    let url = server.url();
+    let words = ["run", "study/study.yaml", "--out", "out", "--backend", &url];
+    let ended = shell.fairtrial(words).run();
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(
+        ended.stdout.contains("why: fairtrial status out"),
+        "{ended:?}"
+    );
+    let status = shell.fairtrial(["status", "out"]).run();
+    assert!(
+        status.stdout.contains("larger than 64 MiB with `data`"),
+        "{status:?}"
+    );
+}

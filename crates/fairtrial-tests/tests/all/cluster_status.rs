@@ -212,3 +212,31 @@ async fn a_server_without_persistence_is_told_of_once() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(!ended.stderr.contains("does not survive"), "{ended:?}");
 }
+
+/// CL-60: on a terminal it is kept up to date until Ctrl-C, and what was last known stays.
+#[tokio::test]
+async fn on_a_terminal_the_status_is_live() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let shell = Shell::new();
+    let url = server.url();
+    let mut watching = shell
+        .fairtrial(["status", "--cluster", &url])
+        .start_on_terminal();
+    wait_until("nobody serves", || watching.has_shown("no agent serves")).await;
+    let _agent = agent(&shell, &server, "late", &["--slots", "1"]);
+    wait_until("it is seen", || watching.has_shown("agent    late  up")).await;
+    watching.signal(Signal::INT);
+    let (code, shown) = watching.end();
+    assert_eq!(code, Some(130), "{shown}");
+    let (_, left) = shown.rsplit_once("\u{1b}[?1049l").expect("its own screen");
+    assert!(left.contains("agent    late  up"), "{left}");
+    let words = ["status", "--cluster", &url, "--once"];
+    let (code, shown) = shell.fairtrial(words).run_on_terminal();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(
+        !shown.contains('\u{1b}') && shown.contains("late"),
+        "{shown}"
+    );
+}

@@ -61,6 +61,8 @@ async fn an_interrupted_study_is_cancelled_on_all_agents_and_resumable() {
     assert_eq!(begun(&shell).len(), 2, "none began after that");
     shell.write("go", "");
     let url = format!("{}?lease=3s&queue=q", server.url());
+    let hint = format!("go on with: fairtrial resume out --backend '{url}'");
+    assert!(ended.stdout.contains(&hint), "{ended:?}");
     let resumed = shell.fairtrial(["resume", "out", "--backend", &url]);
     let resumed = resumed.patience(Duration::from_secs(120)).run();
     assert!(resumed.stdout.contains("8 success"), "{resumed:?}");
