@@ -1,13 +1,8 @@
 //! SIGINT, SIGTERM and SIGHUP as something to wait for beside the work.
 
-use std::time::{Duration, Instant};
-
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
-
-/// Signals that follow each other so soon are one: `timeout` sends its own to the command and to all of its group.
-const SAME: Duration = Duration::from_millis(10);
 
 /// The signals that mean "stop".
 pub(crate) struct Interrupt {
@@ -15,7 +10,6 @@ pub(crate) struct Interrupt {
     term: Signal,
     /// Not heard if it was ignored when we were started: `nohup` means it.
     hup: Option<Signal>,
-    heard: Option<Instant>,
 }
 
 impl Interrupt {
@@ -29,7 +23,6 @@ impl Interrupt {
                 true => None,
                 false => Some(listen(SignalKind::hangup())?),
             },
-            heard: None,
         })
     }
 
@@ -40,16 +33,6 @@ impl Interrupt {
 
     /// Resolves at the next of the signals: whether that was SIGINT.
     pub(crate) async fn was_int(&mut self) -> bool {
-        loop {
-            let is_int = self.next().await;
-            let now = Instant::now();
-            if !is_same(self.heard.replace(now), now) {
-                return is_int;
-            }
-        }
-    }
-
-    async fn next(&mut self) -> bool {
         let hup = async {
             match &mut self.hup {
                 Some(hup) => hup.recv().await,
@@ -73,27 +56,10 @@ impl Interrupt {
     }
 }
 
-fn is_same(before: Option<Instant>, now: Instant) -> bool {
-    before.is_some_and(|before| now - before < SAME)
-}
-
 /// As the kernel says; a machine without `/proc` says nothing.
 fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     ignored.is_some_and(|mask| mask & (1 << (kind.as_raw_value() - 1)) != 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn signals_that_come_together_are_one() {
-        let now = Instant::now();
-        assert!(!is_same(None, now));
-        assert!(is_same(Some(now), now + SAME / 2));
-        assert!(!is_same(Some(now), now + SAME));
-    }
 }

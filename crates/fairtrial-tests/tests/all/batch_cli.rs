@@ -23,7 +23,8 @@ Options:
           File for the results, replaced and then written as they come [default: standard output]
 
   -j, --jobs <N>
-          Calls that run at a time [default: FAIRTRIAL_MAX_WORKERS, else the processors there are]
+          Calls that run at a time [default: FAIRTRIAL_MAX_WORKERS, else the processors there are;
+          by agents, their free slots]
 
       --backend <URL>
           Who runs them: `local`, or agents that lease them from a server, as in
