@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fairtrial_cluster::{
-    Class, Committed, Consumer, Dispatch, Leased, Place, Refusal, Release, Submitted, Task, Terms,
+    Class, Committed, Consumer, Dispatch, Lease, Leased, Place, Refusal, Release, Submitted, Task,
+    Terms,
 };
 
 use crate::stage::Stage;
@@ -342,4 +343,40 @@ pub(crate) async fn a_commit_carries_nothing_that_waited_too_long(stage: &impl S
     assert_eq!(both, (Committed::Committed, Ok(Leased::Empty)));
     let recorded = recorded(dispatch, &hurried.id).await;
     assert_eq!(recorded["verdict"], "queue_timeout");
+}
+
+/// CL-17, CL-36: what a commit carries is what a lease would give: nothing of a queue that is paused or has as many as it may,
+/// and returned work first.
+pub(crate) async fn a_commit_carries_what_a_lease_would_give(stage: &impl Stage) {
+    let dispatch = stage.dispatch();
+    let ids = with_tasks(dispatch, &["a", "b", "c", "d", "e"]).await;
+    let next_after = async |held: &Lease| {
+        let (commit, queue) = (commit(held), queue());
+        let both = dispatch.commit_and_lease(&commit, &queue, held.class);
+        let (committed, next) = both.await.unwrap();
+        assert_eq!(committed, Committed::Committed);
+        next.unwrap()
+    };
+    let first = lease(dispatch, &slot("n1")).await;
+    dispatch.pause(&queue(), true).await.unwrap();
+    assert_eq!(next_after(&first).await, Leased::Empty, "it is paused");
+    dispatch.pause(&queue(), false).await.unwrap();
+    let second = lease(dispatch, &slot("n1")).await;
+    let third = lease(dispatch, &slot("n2")).await;
+    let bounded = Terms {
+        max_inflight: Some(1),
+        ..terms()
+    };
+    open(dispatch, &bounded).await;
+    assert_eq!(next_after(&second).await, Leased::Empty, "one runs");
+    open(dispatch, &terms()).await;
+    let fourth = lease(dispatch, &slot("n1")).await;
+    dispatch.release(&third, &uncounted()).await.unwrap();
+    let Leased::Task {
+        lease: returned, ..
+    } = next_after(&fourth).await
+    else {
+        panic!("there is work")
+    };
+    assert_eq!(returned.task, ids[2], "it comes before {}", ids[4]);
 }

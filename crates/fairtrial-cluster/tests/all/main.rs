@@ -8,6 +8,7 @@ mod leases;
 mod newer;
 mod nodes;
 mod owners;
+mod plain;
 mod queues;
 mod reaping;
 mod refusals;
@@ -70,6 +71,7 @@ suite! {
         one_that_waits_too_long_ends_when_it_is_asked_for
         a_commit_carries_the_next_lease
         a_commit_carries_a_lease_of_another_class
+        a_commit_carries_what_a_lease_would_give
         a_commit_carries_nothing_that_waited_too_long;
     fencing:
         a_slot_that_lost_its_lease_can_do_nothing_more
