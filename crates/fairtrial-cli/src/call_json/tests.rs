@@ -389,3 +389,20 @@ fn an_explicit_null_lifts_a_limit_and_no_other() {
         Some(fairtrial_exec::DEFAULT_OUTPUT_BYTES)
     );
 }
+
+/// EX-36: a directory is named without detours, which may lead through what a confined call does not see.
+#[test]
+fn a_directory_to_run_in_is_named_without_detours() {
+    let dir = tempfile::tempdir().unwrap();
+    let (here, there) = (dir.path().join("here"), dir.path().join("there"));
+    std::fs::create_dir(&here).unwrap();
+    std::fs::create_dir(&there).unwrap();
+    let reader = |base: PathBuf| CallReader::new(base, None);
+    let line = r#"{"argv": ["true"], "cwd": "."}"#;
+    let call = reader(here.join("../there")).read(line, 1).1.unwrap();
+    assert_eq!(call.cwd, Some(there.canonicalize().unwrap()));
+    // One that is not there is told of as it was given.
+    let line = r#"{"argv": ["true"], "cwd": "../nowhere"}"#;
+    let call = reader(here.clone()).read(line, 1).1.unwrap();
+    assert_eq!(call.cwd, Some(here.join("../nowhere")));
+}
