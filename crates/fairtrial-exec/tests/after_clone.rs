@@ -8,7 +8,7 @@ use fairtrial_exec::linux::confine::{self, Birth, Means};
 use fairtrial_exec::linux::landlock::abi;
 use fairtrial_exec::linux::perf::Counted;
 use fairtrial_exec::linux::plan::Plan;
-use fairtrial_exec::linux::seccomp::Internet;
+use fairtrial_exec::linux::seccomp::{Filter, Internet, Others};
 use fairtrial_exec::linux::selftest::SelfTest;
 use fairtrial_exec::linux::spawn::{read_report, spawn};
 use fairtrial_exec::protocol::launcher::{Confine, Landlock, Program};
@@ -89,7 +89,10 @@ fn all_that_confines() -> Plan {
         umask: Some(0o077),
         namespaces: None, // the namespaces themselves are an init's work
         tree: None,
-        filter: Some(Internet::Namespaced),
+        filter: Some(Filter {
+            others: Others::InNamespace,
+            rare_calls: Some(Internet::Namespaced),
+        }),
     };
     confine::plan(&confine, Means::default(), Birth::Executed).expect("nothing of it can fail")
 }

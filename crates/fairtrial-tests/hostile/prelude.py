@@ -27,6 +27,12 @@ _NUMBERS = {
     "pidfd_open": (434, 434),
     "pidfd_getfd": (438, 438),
     "perf_event_open": (298, 241),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+    "ioprio_set": (251, 30),
+    "kcmp": (312, 272),
+    "sched_setattr": (314, 274),
+    "process_madvise": (440, 440),
 }
 
 

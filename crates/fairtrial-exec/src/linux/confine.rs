@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::landlock;
 use super::plan::{Arg, Plan};
-use super::seccomp::{self, Internet};
+use super::seccomp::{self, Filter};
 use super::world;
 use crate::protocol::launcher::{Confine, Landlock, Namespaces, Step};
 
@@ -97,8 +97,8 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
             _ => landlock::restrict(&mut plan, *abi, writable)?,
         }
     }
-    if let Some(internet) = confine.filter {
-        install_filter(&mut plan, internet);
+    if let Some(filter) = confine.filter {
+        install_filter(&mut plan, filter);
     }
     Ok(plan)
 }
@@ -247,15 +247,23 @@ fn give_up_privileges(plan: &mut Plan, user: Option<u32>) {
     plan.call(Step::DeathSignal, libc::SYS_prctl, &DIE_WITH_PARENT);
 }
 
-fn install_filter(plan: &mut Plan, internet: Internet) {
+fn install_filter(plan: &mut Plan, filter: Filter) {
     const SET_MODE_FILTER: u64 = 1;
-    let filter = seccomp::filter(internet);
+    /// Kernels before 5.16 slow a filtered process down unless they are told not to (SECCOMP_FILTER_FLAG_SPEC_ALLOW).
+    const KEEP_SPECULATION: u64 = 4;
+    let flags = match filter.rare_calls {
+        Some(_) => 0,
+        None => KEEP_SPECULATION,
+    };
+    let filter = seccomp::program(filter);
     let length = u16::try_from(filter.len() / 8).expect("a short program");
     let program = plan.bytes(&filter);
+    plan.call(Step::Seccomp, libc::SYS_getpid, &[]);
+    plan.keep_at(program, seccomp::OWN_PID_AT);
     // struct sock_fprog: the length, and after padding the address.
     let head = plan.bytes(&[&length.to_ne_bytes()[..], &[0; 14]].concat());
     plan.point(head, 8, program);
-    let arguments = [Arg::Value(SET_MODE_FILTER), Arg::Value(0), head];
+    let arguments = [Arg::Value(SET_MODE_FILTER), Arg::Value(flags), head];
     plan.call(Step::Seccomp, libc::SYS_seccomp, &arguments);
 }
 

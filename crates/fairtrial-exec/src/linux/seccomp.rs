@@ -1,6 +1,24 @@
-//! The system call filter of `strict`: a deny-list, since candidates are arbitrary native code.
+//! Filters of system calls: a deny-list, since candidates are arbitrary native code.
 //!
 //! Written out by hand: each entry is a number, perhaps with one argument to look at, and an errno.
+
+/// What a filter refuses. Every filter refuses system calls of a foreign architecture, which would pass it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Filter {
+    /// Which other processes a system call may name.
+    pub others: Others,
+    /// Refuses rarely used system calls, and sockets by this rule.
+    pub rare_calls: Option<Internet>,
+}
+
+/// Which processes a program can name when it sets limits, priorities, processors or memory policies of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Others {
+    /// All that it sees in its own process namespace, but for the namespace's init.
+    InNamespace,
+    /// Itself only: it sees the host's processes, and the kernel asks no more than that both have the same user.
+    Nobody,
+}
 
 /// Who may still open Internet sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -24,7 +42,9 @@ pub fn is_there() -> bool {
 type Instruction = (u16, u8, u8, u32);
 
 const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
+const LOAD_INDEX: u16 = 0x01; // BPF_LDX | BPF_W | BPF_IMM
 const JUMP_EQUAL: u16 = 0x15;
+const JUMP_EQUAL_INDEX: u16 = 0x1d; // BPF_JMP | BPF_JEQ | BPF_X
 const JUMP_AT_LEAST: u16 = 0x35;
 const JUMP_BITS: u16 = 0x45; // BPF_JSET
 const RETURN: u16 = 0x06;
@@ -54,8 +74,8 @@ const NAMESPACE_FLAGS: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u32;
 
-/// Refused whatever the arguments.
-const DENIED: &[libc::c_long] = &[
+/// Rarely used system calls that reach deep into the kernel, or out of a sandbox.
+const RARE: &[libc::c_long] = &[
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -99,22 +119,46 @@ const DENIED: &[libc::c_long] = &[
 /// Socket families that reach past a network namespace, or into the kernel.
 const FAMILIES: &[i32] = &[libc::AF_VSOCK, libc::AF_PACKET, libc::AF_NETLINK];
 
-/// The first process of the namespace, which is nobody's to change though it may have the same user.
+/// The first process of a namespace, which may have the same user as the calls in it.
 const INIT: u32 = 1;
-/// With the argument that says whose.
-const CHANGES_ANOTHER: &[(libc::c_long, u32)] = &[
+
+/// System calls that act on a process, and which argument names it. 0 is the caller.
+const NAME_A_PROCESS: &[(libc::c_long, u32)] = &[
     (libc::SYS_prlimit64, 0),
     (libc::SYS_sched_setaffinity, 0),
     (libc::SYS_sched_setattr, 0),
     (libc::SYS_sched_setparam, 0),
     (libc::SYS_sched_setscheduler, 0),
     (libc::SYS_setpriority, 1),
+    (libc::SYS_ioprio_set, 1),
+    (libc::SYS_move_pages, 0),
+    (libc::SYS_migrate_pages, 0),
+    (libc::SYS_perf_event_open, 1),
 ];
+
+/// System calls that name processes by descriptors, or two of them: only good for acting on others.
+const ACT_ON_OTHERS: &[libc::c_long] = &[
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+];
+
+/// Priorities of all processes of a user: the system call, and the number by which its first argument says so.
+const NAME_A_USER: &[(libc::c_long, u32)] = &[
+    (libc::SYS_setpriority, libc::PRIO_USER as u32),
+    (libc::SYS_ioprio_set, IOPRIO_WHO_USER),
+];
+const IOPRIO_WHO_USER: u32 = 3;
+
+/// Where in the filter's bytes the number of the process that installs it belongs: the operand of its first instruction.
+pub const OWN_PID_AT: u32 = 4;
 
 /// The filter, as the kernel reads it: eight bytes an instruction.
 #[must_use]
-pub fn filter(internet: Internet) -> Vec<u8> {
+pub fn program(filter: Filter) -> Vec<u8> {
+    // The index register holds the process's own number from the first instruction to the last.
     let mut program: Vec<Instruction> = vec![
+        (LOAD_INDEX, 0, 0, 0),
         (LOAD, 0, 0, ARCHITECTURE_AT),
         (JUMP_EQUAL, 1, 0, ARCHITECTURE),
         (RETURN, 0, 0, KILL_PROCESS),
@@ -123,42 +167,31 @@ pub fn filter(internet: Internet) -> Vec<u8> {
     if let Some(from) = FOREIGN_FROM {
         program.extend([(JUMP_AT_LEAST, 0, 1, from), (RETURN, 0, 0, KILL_PROCESS)]);
     }
-    for number in DENIED {
-        let number = number_of(*number);
-        program.extend([
-            (JUMP_EQUAL, 0, 1, number),
-            (RETURN, 0, 0, ERRNO | libc::EPERM as u32),
-        ]);
+    if let Some(internet) = filter.rare_calls {
+        refuse_rare_calls(&mut program, internet);
     }
-    // libc falls back to `clone`, whose flags can be looked at.
-    let clone3 = number_of(libc::SYS_clone3);
-    program.extend([
-        (JUMP_EQUAL, 0, 1, clone3),
-        (RETURN, 0, 0, ERRNO | libc::ENOSYS as u32),
-    ]);
-    refuse_if(
-        &mut program,
-        libc::SYS_clone,
-        0,
-        JUMP_BITS,
-        &[NAMESPACE_FLAGS],
-    );
-    refuse_if(
-        &mut program,
-        libc::SYS_ioctl,
-        1,
-        JUMP_EQUAL,
-        &[libc::TIOCSTI as u32],
-    );
-    let mut families: Vec<u32> = FAMILIES.iter().map(|family| *family as u32).collect();
-    if internet == Internet::Refused {
-        families.extend([libc::AF_INET as u32, libc::AF_INET6 as u32]);
+    for (call, who) in NAME_A_USER {
+        refuse_if(&mut program, *call, 0, JUMP_EQUAL, &[*who]);
     }
-    for call in [libc::SYS_socket, libc::SYS_socketpair] {
-        refuse_if(&mut program, call, 0, JUMP_EQUAL, &families);
-    }
-    for (call, pid_at) in CHANGES_ANOTHER {
-        refuse_if(&mut program, *call, *pid_at, JUMP_EQUAL, &[INIT]);
+    match filter.others {
+        Others::InNamespace => {
+            for (call, pid_at) in NAME_A_PROCESS {
+                refuse_if(&mut program, *call, *pid_at, JUMP_EQUAL, &[INIT]);
+            }
+        }
+        Others::Nobody => {
+            refuse_all(&mut program, ACT_ON_OTHERS, libc::EPERM);
+            for (call, pid_at) in NAME_A_PROCESS {
+                program.extend([
+                    (JUMP_EQUAL, 0, 5, number_of(*call)),
+                    (LOAD, 0, 0, argument_at(*pid_at)),
+                    (JUMP_EQUAL, 2, 0, 0),
+                    (JUMP_EQUAL_INDEX, 1, 0, 0),
+                    (RETURN, 0, 0, ERRNO | libc::EPERM as u32),
+                    (LOAD, 0, 0, NUMBER_AT),
+                ]);
+            }
+        }
     }
     program.push((RETURN, 0, 0, ALLOW));
     let bytes = program.into_iter().flat_map(|(code, yes, no, value)| {
@@ -167,6 +200,32 @@ pub fn filter(internet: Internet) -> Vec<u8> {
         [a, b, yes, no, c, d, e, f]
     });
     bytes.collect()
+}
+
+fn refuse_rare_calls(program: &mut Vec<Instruction>, internet: Internet) {
+    refuse_all(program, RARE, libc::EPERM);
+    // libc falls back to `clone`, whose flags can be looked at.
+    refuse_all(program, &[libc::SYS_clone3], libc::ENOSYS);
+    refuse_if(program, libc::SYS_clone, 0, JUMP_BITS, &[NAMESPACE_FLAGS]);
+    let push_input = libc::TIOCSTI as u32;
+    refuse_if(program, libc::SYS_ioctl, 1, JUMP_EQUAL, &[push_input]);
+    let mut families: Vec<u32> = FAMILIES.iter().map(|family| *family as u32).collect();
+    if internet == Internet::Refused {
+        families.extend([libc::AF_INET as u32, libc::AF_INET6 as u32]);
+    }
+    for call in [libc::SYS_socket, libc::SYS_socketpair] {
+        refuse_if(program, call, 0, JUMP_EQUAL, &families);
+    }
+}
+
+/// Refuses calls whatever their arguments.
+fn refuse_all(program: &mut Vec<Instruction>, calls: &[libc::c_long], errno: i32) {
+    for call in calls {
+        program.extend([
+            (JUMP_EQUAL, 0, 1, number_of(*call)),
+            (RETURN, 0, 0, ERRNO | errno as u32),
+        ]);
+    }
 }
 
 /// Refuses a call if the low half of an argument fits one of `values`. The number is loaded before and after.
@@ -179,7 +238,7 @@ fn refuse_if(
 ) {
     let length = u8::try_from(2 * values.len() + 2).expect("a short list");
     program.push((JUMP_EQUAL, 0, length, number_of(call)));
-    program.push((LOAD, 0, 0, 16 + 8 * argument));
+    program.push((LOAD, 0, 0, argument_at(argument)));
     for value in values {
         program.extend([
             (jump, 0, 1, *value),
@@ -187,6 +246,11 @@ fn refuse_if(
         ]);
     }
     program.push((LOAD, 0, 0, NUMBER_AT));
+}
+
+/// Where the low half of an argument is.
+fn argument_at(argument: u32) -> u32 {
+    16 + 8 * argument
 }
 
 fn number_of(call: libc::c_long) -> u32 {

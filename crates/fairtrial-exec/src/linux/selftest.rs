@@ -74,6 +74,20 @@ fn attempts(test: &SelfTest) -> Vec<(&'static str, io::Result<()>)> {
             }),
         ),
         (
+            "limit_engine",
+            result_of(|| {
+                // SAFETY: without a new limit or a place for the old one the kernel only checks the permission.
+                unsafe {
+                    libc::prlimit(
+                        engine,
+                        libc::RLIMIT_NOFILE,
+                        std::ptr::null(),
+                        std::ptr::null_mut(),
+                    )
+                }
+            }),
+        ),
+        (
             "ptrace_engine",
             result_of(|| {
                 // SAFETY: takes numbers; whoever is traced so runs on, and is let go when this process ends, at once.

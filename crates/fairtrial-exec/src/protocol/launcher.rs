@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::linux::cgroup::{LeafLimits, Part};
 use crate::linux::perf::{Counted, Uncounted};
-use crate::linux::seccomp::Internet;
+use crate::linux::seccomp::Filter;
 use crate::linux::selftest::SelfTest;
 use crate::linux::wait::Counts;
 
@@ -142,7 +142,7 @@ pub struct Confine {
     /// A tree that it finds in them, put over a place of the host's.
     pub tree: Option<Tree>,
     /// The filter of system calls, if it is to have one.
-    pub filter: Option<Internet>,
+    pub filter: Option<Filter>,
 }
 
 /// What Landlock sees to.

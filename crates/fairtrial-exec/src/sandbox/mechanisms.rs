@@ -96,6 +96,7 @@ fn standing(sandbox: &Sandbox, mode: Mode, means: &Means) -> Vec<Mechanism> {
             entry("no_new_privs", State::Enforced, "prctl"),
             entry("capabilities", State::Enforced, "all sets empty"),
             signal_scope(level, means),
+            process_scope(level, means),
             write_scope(level, mode, means),
             shared_memory(level),
         ]);
@@ -236,7 +237,7 @@ fn seccomp(means: &Means) -> Mechanism {
     match means.seccomp() {
         true => entry("seccomp", State::Enforced, "deny-list"),
         false => Mechanism {
-            hint: "needs a kernel with `CONFIG_SECCOMP_FILTER`",
+            hint: SECCOMP_HINT,
             ..entry("seccomp", State::Unavailable, "no filters of system calls")
         },
     }
@@ -342,6 +343,7 @@ fn rlimits(mode: Mode) -> Mechanism {
 
 const LANDLOCK_HINT: &str = "needs Landlock: Linux 5.13 with `landlock` in the `lsm=` list";
 const TRUNCATE_HINT: &str = "needs Landlock ABI 3: Linux 6.2";
+const SECCOMP_HINT: &str = "needs a kernel with `CONFIG_SECCOMP_FILTER`";
 const SCOPES_HINT: &str = "needs Landlock ABI 6: Linux 6.12";
 
 fn signal_scope(level: Level, means: &Means) -> Mechanism {
@@ -358,6 +360,24 @@ fn signal_scope(level: Level, means: &Means) -> Mechanism {
             "pid namespace; abstract sockets can be reached",
         ),
         (.., None) => weak(State::Unavailable, "nothing keeps signals inside"),
+    }
+}
+
+/// What keeps a call from the limits, priorities and processors of other processes.
+fn process_scope(level: Level, means: &Means) -> Mechanism {
+    const NAME: &str = "process_scope";
+    match (means.namespaces_at(level), means.seccomp()) {
+        (Some(_), true) => entry(NAME, State::Enforced, "pid namespace and seccomp"),
+        (Some(_), false) => entry(NAME, State::Enforced, "pid namespace"),
+        (None, true) => entry(NAME, State::Enforced, "seccomp"),
+        (None, false) => Mechanism {
+            hint: SECCOMP_HINT,
+            ..entry(
+                NAME,
+                State::Unavailable,
+                "processes of the same user can change each other's limits and priorities",
+            )
+        },
     }
 }
 

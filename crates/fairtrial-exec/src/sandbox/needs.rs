@@ -16,7 +16,7 @@ enum Need {
 }
 
 /// What `limits` and `strict` need beyond what every call has.
-const NEEDS: [(&str, Need, Need); 19] = [
+const NEEDS: [(&str, Need, Need); 20] = [
     ("tree_kill", Need::Some, Need::Enforced),
     ("environ_guard", Need::Enforced, Need::Enforced),
     // Its quota, where that was asked for.
@@ -30,6 +30,7 @@ const NEEDS: [(&str, Need, Need); 19] = [
     ("no_new_privs", Need::Enforced, Need::Enforced),
     ("capabilities", Need::Enforced, Need::Enforced),
     ("signal_scope", Need::Some, Need::Enforced),
+    ("process_scope", Need::Some, Need::Enforced),
     ("write_scope", Need::Some, Need::Enforced),
     ("userns", Need::No, Need::Enforced),
     ("pidns", Need::No, Need::Enforced),

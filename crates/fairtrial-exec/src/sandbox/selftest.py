@@ -2,6 +2,7 @@
 # (linux/selftest.rs). Run as the source of a call, by the engine itself.
 import ctypes
 import os
+import resource
 import socket
 import sys
 import time
@@ -16,6 +17,7 @@ def attempts(engine, canary, port, device, inode):
     tried = {
         "connect": lambda: socket.create_connection(("127.0.0.1", port), 1).close(),
         "kill_engine": lambda: os.kill(engine, 0),
+        "limit_engine": lambda: resource.prlimit(engine, resource.RLIMIT_NOFILE),
         "ptrace_engine": lambda: checked(libc().ptrace(PTRACE_SEIZE, engine, None, None)),
         "read_memory": lambda: read_memory(engine),
         "read_environ": lambda: read("/proc/%d/environ" % engine),

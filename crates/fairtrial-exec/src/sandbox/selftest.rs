@@ -28,9 +28,10 @@ const PROCESSES: u64 = 24;
 pub type Attempts = Vec<(String, bool)>;
 
 /// The mechanism that an attempt puts to the proof, where a level has it.
-const PROVES: [(&str, &str); 12] = [
+const PROVES: [(&str, &str); 13] = [
     ("connect", "network"),
     ("kill_engine", "signal_scope"),
+    ("limit_engine", "process_scope"),
     ("ptrace_engine", "environ_guard"),
     ("read_memory", "environ_guard"),
     ("read_environ", "environ_guard"),

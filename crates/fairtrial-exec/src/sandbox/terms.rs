@@ -8,7 +8,7 @@ use super::means::Inside;
 use super::{Level, Means, Network, Sandbox};
 use crate::call::{Call, Work};
 use crate::linux::cgroup::LeafLimits;
-use crate::linux::seccomp::Internet;
+use crate::linux::seccomp::{Filter, Internet, Others};
 use crate::protocol::launcher::{self, Bind, Confine, Landlock, Namespaces, World};
 use crate::workspace::Workspace;
 
@@ -109,7 +109,6 @@ impl Terms {
         let cpus = self.sandbox.cpus.iter().flatten();
         let inside = means.namespaces_at(self.level());
         let inside = inside.or(workspace.map(|_| Inside::Processes));
-        let filtered = self.level() == Level::Strict && means.seccomp();
         let confined = self.level() != Level::None;
         Confine {
             leaf: (confined && means.cgroups()).then_some(LeafLimits {
@@ -139,12 +138,24 @@ impl Terms {
                 Inside::World => Namespaces::All(self.world(scratch, paths)),
             }),
             tree: workspace.map(Workspace::to_tree),
-            filter: filtered.then_some(match self.sandbox.network {
-                Network::None | Network::Loopback if inside != Some(Inside::World) => {
-                    Internet::Refused
-                }
-                _ => Internet::Namespaced,
-            }),
+            filter: (confined && means.seccomp()).then(|| self.filter(inside)),
+        }
+    }
+
+    /// What the filter of system calls refuses, given the namespaces that the call has.
+    fn filter(&self, inside: Option<Inside>) -> Filter {
+        let others = match inside {
+            Some(_) => Others::InNamespace,
+            None => Others::Nobody,
+        };
+        let reaches_host = inside != Some(Inside::World);
+        let internet = match self.sandbox.network {
+            Network::None | Network::Loopback if reaches_host => Internet::Refused,
+            _ => Internet::Namespaced,
+        };
+        Filter {
+            others,
+            rare_calls: (self.level() == Level::Strict).then_some(internet),
         }
     }
 

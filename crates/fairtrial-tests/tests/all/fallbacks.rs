@@ -139,6 +139,28 @@ const CHAINS: &[Link] = &[
         Unavailable,
         "nothing",
     ),
+    (Limits, &[], "process_scope", Enforced, "seccomp"),
+    (
+        Limits,
+        &[LandlockScopes],
+        "process_scope",
+        Enforced,
+        "pid namespace and seccomp",
+    ),
+    (
+        Limits,
+        &[LandlockScopes, Seccomp],
+        "process_scope",
+        Enforced,
+        "pid namespace",
+    ),
+    (
+        Limits,
+        &[Seccomp],
+        "process_scope",
+        Unavailable,
+        "same user",
+    ),
     (
         Limits,
         &[LandlockScopes],
@@ -179,9 +201,11 @@ const CHAINS: &[Link] = &[
 ];
 
 /// What a call did that somebody may have wanted to keep it from.
-const TRY: &str = "import os, socket\ndef f(engine, canary, port):\n    done = []\n    def attempt(name, what):\n        \
+const TRY: &str = "import os, resource, socket\ndef f(engine, canary, port):\n    done = []\n    def attempt(name, what):\n        \
                    try:\n            what()\n            done.append(name)\n        except OSError:\n            pass\n    \
                    attempt('signal_scope', lambda: os.kill(engine, 0))\n    \
+                   attempt('process_scope', lambda: resource.prlimit(engine, resource.RLIMIT_CORE, \
+                   resource.prlimit(engine, resource.RLIMIT_CORE)))\n    \
                    attempt('environ_guard', lambda: open('/proc/%d/environ' % engine).read(1))\n    \
                    attempt('write_scope', lambda: open(canary, 'a').close())\n    \
                    attempt('write_scope', lambda: os.truncate(canary, 0))\n    \

@@ -88,7 +88,12 @@ pub(super) fn rows() -> Vec<Trial> {
         .above_none(Denied)
         .needs(&["rlimits", "capabilities"]),
         python("H10", "others", source!("h10_priorities.py"), "others")
-            .at_strict(Denied),
+            .above_none(Denied)
+            .needs(&["process_scope"])
+            .fast(),
+        python("H10", "itself", source!("h10_priorities.py"), "own")
+            .everywhere(ok())
+            .fast(),
         c("H11", "vfork", source!("h11_vfork.c"), &[])
             .endless()
             .everywhere(Verdict(Timeout))
