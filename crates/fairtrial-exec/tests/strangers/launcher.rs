@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use fairtrial_exec::linux::cgroup::{LeafLimits, Part};
 use fairtrial_exec::linux::perf::{Counted, Uncounted};
-use fairtrial_exec::linux::seccomp::Internet;
+use fairtrial_exec::linux::seccomp::{Filter, Internet, Others};
 use fairtrial_exec::linux::selftest::{Exhaust, SelfTest};
 use fairtrial_exec::protocol::launcher::{
     Bind, Cause, Confine, End, FromLauncher, Landlock, Namespaces, Network, Program, SharedTree,
@@ -144,7 +144,10 @@ fn confine() -> Confine {
         umask: Some(0o077),
         namespaces: Some(Namespaces::All(world)),
         tree: Some(tree()),
-        filter: Some(Internet::Refused),
+        filter: Some(Filter {
+            others: Others::Nobody,
+            rare_calls: Some(Internet::Refused),
+        }),
     }
 }
 
