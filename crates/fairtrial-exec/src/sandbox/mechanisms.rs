@@ -99,6 +99,7 @@ fn standing(sandbox: &Sandbox, mode: Mode, means: &Means) -> Vec<Mechanism> {
             process_scope(level, means),
             write_scope(level, mode, means),
             shared_memory(level),
+            cpu_share(level, means),
         ]);
     }
     if sandbox.cpus.is_some() {
@@ -159,9 +160,13 @@ fn world(sandbox: &Sandbox, means: &Means) -> Vec<Mechanism> {
     let mut all: Vec<_> = namespaces.map(|name| namespace(name, lack)).into();
     all.push(network(sandbox.network, lack, means.seccomp()));
     all.push(seccomp(means));
-    all.push(match (means.root(), lack) {
+    all.push(match (means.gives_users(), lack) {
         (true, None) => entry("slot_uid", State::Enforced, "a user of its own"),
         (true, Some(_)) => entry("slot_uid", State::Unavailable, "needs namespaces"),
+        (false, _) if means.root() => {
+            let via = "root without the capability to change users";
+            entry("slot_uid", State::Unavailable, via)
+        }
         (false, _) => entry("slot_uid", State::Unavailable, "only root can have one"),
     });
     all
@@ -327,6 +332,30 @@ fn cpu(level: Level, means: &Means) -> Mechanism {
         entry("cpu", State::Sampled, "cgroup every 10 ms")
     } else {
         entry("cpu", State::Sampled, "proc every 10 ms")
+    }
+}
+
+/// How a call's processes are kept from taking the processors from other calls.
+fn cpu_share(level: Level, means: &Means) -> Mechanism {
+    const NAME: &str = "cpu_share";
+    match (means.cpu_share(), means.groups_sessions()) {
+        (Ok(_), _) => by_cgroup(NAME, level, means, means.cpu_share()),
+        (Err(hint), true) => Mechanism {
+            hint,
+            ..entry(
+                NAME,
+                State::Partial,
+                "by sessions, of which a call can make more",
+            )
+        },
+        (Err(hint), false) => Mechanism {
+            hint,
+            ..entry(
+                NAME,
+                State::Unavailable,
+                "by threads: who has more gets more",
+            )
+        },
     }
 }
 

@@ -43,6 +43,8 @@ pub enum Part {
     Processes,
     /// Counts processor time.
     CpuTime,
+    /// Shares processors by leaves, however many processes and sessions each has.
+    CpuShare,
     /// Kills all at once.
     Kill,
 }
@@ -71,7 +73,13 @@ pub(super) struct Hierarchy {
 
 impl Part {
     /// All there are.
-    pub const ALL: [Self; 4] = [Self::Memory, Self::Processes, Self::CpuTime, Self::Kill];
+    pub const ALL: [Self; 5] = [
+        Self::Memory,
+        Self::Processes,
+        Self::CpuTime,
+        Self::CpuShare,
+        Self::Kill,
+    ];
 
     /// The file that makes it possible.
     pub(super) fn file(self, version: Version) -> Option<&'static str> {
@@ -81,6 +89,8 @@ impl Part {
             (_, Self::Processes) => "pids.max",
             (Version::V2, Self::CpuTime) => "cpu.stat",
             (Version::V1, Self::CpuTime) => "cpuacct.usage",
+            (Version::V2, Self::CpuShare) => "cpu.weight",
+            (Version::V1, Self::CpuShare) => "cpu.shares",
             (Version::V2, Self::Kill) => "cgroup.kill",
             (Version::V1, Self::Kill) => return None,
         })
@@ -91,8 +101,8 @@ impl Part {
         match self {
             Self::Memory => Some("memory"),
             Self::Processes => Some("pids"),
-            // Counted without it; with it throttling is too, and calls share processors fairly.
-            Self::CpuTime => Some("cpu"),
+            // Counted without it; with it throttling is too.
+            Self::CpuTime | Self::CpuShare => Some("cpu"),
             Self::Kill => None,
         }
     }
@@ -105,6 +115,8 @@ impl Part {
             (Version::V1, Self::Processes) => "cgroup v1 pids.max",
             (Version::V2, Self::CpuTime) => "cgroup v2 cpu.stat",
             (Version::V1, Self::CpuTime) => "cgroup v1 cpuacct.usage",
+            (Version::V2, Self::CpuShare) => "cgroup v2 cpu.weight",
+            (Version::V1, Self::CpuShare) => "cgroup v1 cpu.shares",
             (_, Self::Kill) => "cgroup v2 cgroup.kill",
         }
     }

@@ -112,6 +112,7 @@ impl Attempt<'_> {
             (Part::Memory, "memory"),
             (Part::Processes, "pids"),
             (Part::CpuTime, "cpuacct"),
+            (Part::CpuShare, "cpu"),
         ];
         for (part, name) in controllers {
             // Also in one hierarchy with another, or by v2: one hierarchy less to move into.

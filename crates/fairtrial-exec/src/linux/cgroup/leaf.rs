@@ -110,6 +110,7 @@ impl Leaf {
                         ),
                     });
                 }
+                Part::CpuShare => {} // each leaf begins with the usual weight
                 Part::Kill => self.kill = Some(Kept::open(there, "cgroup.kill", OFlags::WRONLY)?),
             }
         }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use super::access::{Access, Part};
 use super::counters::Version;
+use super::files;
 use super::group;
 use super::leaf::{Leaf, LeafLimits};
 use super::owner::{EngineName, Group, PATIENCE_NS, end_groups};
@@ -57,6 +58,9 @@ impl Leaves {
             let parent = hierarchy.base.try_clone()?;
             let name = engine.to_string();
             let dir = group::make(&parent, &name)?; // on failure those made before go with `leaves`
+            if hierarchy.parts.contains(&Part::CpuShare) {
+                weigh(&dir, hierarchy.version);
+            }
             let refused = group::enable(&dir, &hierarchy.controllers);
             leaves.engines.push(EngineGroup {
                 version: hierarchy.version,
@@ -177,6 +181,18 @@ impl Leaves {
         let groups: Vec<_> = self.engines.drain(..).map(|engine| engine.place).collect();
         Ok(end_groups(&groups, now_ns() + PATIENCE_NS)?)
     }
+}
+
+/// Calls together weigh as much as one busy process per processor, as they would without a group around them. Inside,
+/// each call weighs the same.
+fn weigh(engine: &OwnedFd, version: Version) {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let (file, usual, most) = match version {
+        Version::V1 => ("cpu.shares", 1024, 262_144),
+        Version::V2 => ("cpu.weight", 100, 10_000),
+    };
+    let weight = (usual * processors).min(most);
+    files::write(engine, file, &weight.to_string()).ok(); // then all calls together weigh as much as one process
 }
 
 impl Drop for Leaves {
