@@ -1,4 +1,5 @@
-//! What libraries have to say about a cluster, on standard error: a server that is away, and that it is back.
+//! What libraries report while they work, on standard error: a server that is away or back, a host with too few
+//! descriptors.
 
 use std::io::{self, Write};
 
@@ -10,7 +11,8 @@ struct Lines;
 
 impl Log for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("fairtrial_cluster")
+        let target = metadata.target();
+        target.starts_with("fairtrial_cluster") || target == fairtrial_exec::HOST_LOG
     }
 
     fn log(&self, record: &Record<'_>) {

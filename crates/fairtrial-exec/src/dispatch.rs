@@ -58,7 +58,7 @@ pub(crate) struct Context {
     pub(crate) means: Arc<Means>,
     pub(crate) clock: Clock,
     pub(crate) spill: SpillDir,
-    pub(crate) scratch: ScratchRoot,
+    pub(crate) scratch: RefCell<ScratchRoot>,
     pub(crate) next_scratch: Cell<u64>,
     /// Untouched directories of calls whose processes are gone.
     pub(crate) spare_scratch: RefCell<Vec<ScratchDir>>,
@@ -131,6 +131,8 @@ pub(crate) enum Unstarted {
     Spawn { step: Step, errno: i32 },
     /// The worker died before it acknowledged.
     Died,
+    /// Somebody else killed the worker before it acknowledged.
+    Killed,
     /// The worker died in its initializer.
     Uninitialized(Exit),
     /// The worker took too long to acknowledge, and was killed.
@@ -146,6 +148,8 @@ pub(crate) enum ZygoteEnd {
     Refused(crate::outcome::ErrorReport),
     /// It ended without a word.
     Died(String),
+    /// Somebody else killed it before it was ready.
+    Killed,
     /// It was shut down on purpose or with the launcher.
     Ended,
     /// No process could be made.
@@ -186,9 +190,11 @@ impl Context {
             return Ok(spare);
         }
         let number = self.next_scratch.replace(self.next_scratch.get() + 1);
-        self.scratch
-            .make(number)
-            .map_err(EngineError::io("making a scratch directory"))
+        let root = self.scratch.borrow();
+        root.make(number).map_err(|source| EngineError::Scratch {
+            dir: root.path().to_owned(),
+            source,
+        })
     }
 
     /// Takes back the directory of a call whose processes are gone.

@@ -37,6 +37,22 @@ pub enum EngineError {
         /// The system's answer.
         source: io::Error,
     },
+    /// A process was killed by somebody else each time before it could serve.
+    #[error("{what} was killed from outside {times} times in a row before it began")]
+    Killed {
+        /// Which process.
+        what: String,
+        /// How often it was tried.
+        times: u32,
+    },
+    /// A call could not be given a scratch directory.
+    #[error("cannot make a scratch directory in `{dir}`: {source}")]
+    Scratch {
+        /// The engine's directory for them.
+        dir: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// No room for a large value.
     #[error("no room for a value of {needed} bytes in `{dir}`: {free} bytes are free")]
     Spill {

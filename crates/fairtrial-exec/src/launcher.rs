@@ -4,10 +4,11 @@ mod process;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -289,6 +290,10 @@ impl Launcher {
     reason = "this is the one process the engine starts itself"
 )]
 fn run(program: Option<&Path>, socket: OwnedFd) -> io::Result<std::process::Child> {
+    let null = || {
+        let opened = File::options().read(true).write(true).open("/dev/null");
+        opened.map_err(|error| missing("/dev/null", "`/dev`", &error))
+    };
     let embedded;
     let path = match program {
         Some(path) => path.to_owned(),
@@ -301,9 +306,17 @@ fn run(program: Option<&Path>, socket: OwnedFd) -> io::Result<std::process::Chil
         .env_clear()
         .current_dir("/")
         .stdin(socket)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stdout(null()?)
+        .stderr(null()?)
         .spawn()
+}
+
+/// What every host has, but for a container that was put together by hand.
+fn missing(file: &str, mount: &str, error: &io::Error) -> io::Error {
+    io::Error::new(
+        error.kind(),
+        format!("cannot open `{file}`: {error} (it needs {mount} mounted)"),
+    )
 }
 
 /// The embedded program as something to execute.
@@ -319,9 +332,8 @@ fn embedded_program() -> io::Result<OwnedFd> {
     }
     // Executing what is open for writing is refused (ETXTBSY): reopen it for reading.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    Ok(rustix::fs::open(
-        path,
-        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    )?)
+    let opened = File::open(&path);
+    Ok(opened
+        .map_err(|error| missing(&path, "`/proc`", &error))?
+        .into())
 }

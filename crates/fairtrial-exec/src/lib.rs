@@ -87,7 +87,7 @@ pub use {
         Isolation, PickledWork, PythonTerms, ResultFormat, SourceWork, Work, seconds,
     },
     capture::{Capture, Captured},
-    config::{LocalConfig, Recycle, available_cpus},
+    config::{HOST_LOG, LocalConfig, Recycle, available_cpus},
     copies::{
         CopySlot, Deletions, Provider, Reset, Unavailable, UnknownProvider, Written, probe_copy,
         write_changes,

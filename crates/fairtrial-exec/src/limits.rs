@@ -66,6 +66,9 @@ impl Resource {
     }
 }
 
+/// What an interpreter and its packages need.
+const FEWEST_DESCRIPTORS: u64 = 64;
+
 /// Output of a call on both streams unless it says otherwise.
 pub const DEFAULT_OUTPUT_BYTES: u64 = 64 << 20;
 
@@ -148,14 +151,21 @@ impl Limits {
         Ok(())
     }
 
-    /// Defaults give way to lower limits of this process's own.
-    pub(crate) fn keep_to_own(&mut self) {
+    /// Limits that were not `asked` for give way to lower ones of this process's own.
+    ///
+    /// Of descriptors a call gets fewer than the engine may have: the kernel counts those that are being sent by user,
+    /// and holds each sender to its own limit.
+    pub(crate) fn keep_to_own(&mut self, asked: &Self) {
         let least = |limit: &mut Option<u64>, own: Option<u64>| {
             if let (Some(limit), Some(own)) = (limit, own) {
                 *limit = own.min(*limit);
             }
         };
-        least(&mut self.open_files, getrlimit(Own::Nofile).maximum);
+        let descriptors = getrlimit(Own::Nofile).maximum;
+        if asked.open_files.is_none() {
+            let fewer = descriptors.map(|own| (own / 2).max(FEWEST_DESCRIPTORS).min(own));
+            least(&mut self.open_files, fewer);
+        }
         least(&mut self.file_bytes, getrlimit(Own::Fsize).maximum);
     }
 

@@ -6,6 +6,7 @@ mod member;
 mod news;
 mod pool;
 mod queue;
+mod room;
 mod slots;
 mod start;
 mod vigil;
@@ -168,15 +169,13 @@ impl LocalBackend {
         }
         let memory = match self.memory.get() {
             Some(memory) => *memory,
-            None => {
-                let read = MachineMemory::read();
-                let read = read.map_err(EngineError::io("reading how much memory there is"))?;
-                *self.memory.get_or_init(|| read)
-            }
+            None => *self.memory.get_or_init(MachineMemory::read),
         };
-        let (ram, cgroup) = (memory.ram_bytes, memory.cgroup_limit_bytes);
-        call.limits = call.limits.filled(level, ram, cgroup);
-        call.limits.keep_to_own();
+        let ram = memory.ram_bytes;
+        let cgroup = memory.share_of_bound(self.config.max_workers);
+        let asked = call.limits.clone();
+        call.limits = asked.filled(level, ram, cgroup);
+        call.limits.keep_to_own(&asked);
         Ok(())
     }
 
@@ -477,7 +476,7 @@ mod tests {
             backend.fill_limits(&mut call).unwrap();
             call.limits
         };
-        let memory = MachineMemory::read().unwrap();
+        let memory = MachineMemory::read();
         let unset = filled(Level::None);
         assert_eq!((unset.memory_bytes, unset.processes), (None, None));
         let limits = filled(Level::Limits);

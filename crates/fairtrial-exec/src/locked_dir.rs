@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, RawDir, flock, fstat, mkdirat, openat, statat,
+    AtFlags, FlockOperation, Mode, OFlags, RawDir, chmodat, flock, fstat, mkdirat, openat, statat,
 };
 use rustix::io::{Errno, retry_on_intr};
 
@@ -32,9 +32,22 @@ pub(crate) fn create(
     }
 }
 
+/// Makes a directory that is its owner's alone, whatever the host's umask takes away.
+pub(crate) fn make_private(
+    parent: BorrowedFd<'_>,
+    name: impl rustix::path::Arg + Copy,
+) -> rustix::io::Result<()> {
+    mkdirat(parent, name, Mode::RWXU)?;
+    let made = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if Mode::from_raw_mode(made.st_mode).contains(Mode::RWXU) {
+        return Ok(());
+    }
+    chmodat(parent, name, Mode::RWXU, AtFlags::empty())
+}
+
 /// `None` if it was swept away in between.
 fn create_locked(parent: BorrowedFd<'_>, name: &str) -> rustix::io::Result<Option<OwnedFd>> {
-    mkdirat(parent, name, Mode::RWXU)?;
+    make_private(parent, name)?;
     let Some(dir) = take_if_free(parent, name)? else {
         return Ok(None);
     };

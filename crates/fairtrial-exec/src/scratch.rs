@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags, RawDir, Stat, flistxattr, fstat, mkdirat, openat, renameat};
+use rustix::fs::{Mode, OFlags, RawDir, Stat, flistxattr, fstat, openat, renameat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -74,6 +74,14 @@ impl ScratchRoot {
         &self.root.path
     }
 
+    /// Whether its path still leads to it.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        let (named, ours) = (rustix::fs::lstat(&self.root.path), fstat(&self.root.dir));
+        let identity = |stat: Stat| (stat.st_dev, stat.st_ino);
+        matches!((named, ours), (Ok(named), Ok(ours)) if identity(named) == identity(ours))
+    }
+
     /// The directory it is in, and its name there: what `linux::remove::remove_tree` takes, for whoever removes it
     /// when this engine no longer can.
     #[must_use]
@@ -89,7 +97,7 @@ impl ScratchRoot {
     /// As [`ScratchRoot::make`] under a name of the caller's.
     pub fn make_named(&self, name: impl Into<String>) -> io::Result<ScratchDir> {
         let name = name.into();
-        mkdirat(&self.root.dir, &name, Mode::RWXU)?;
+        locked_dir::make_private(self.root.dir.as_fd(), &*name)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = openat(&self.root.dir, &name, flags, Mode::empty())?;
         Ok(ScratchDir {

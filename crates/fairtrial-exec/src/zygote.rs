@@ -20,7 +20,7 @@ use crate::protocol::launcher::{Cause, FromLauncher, Program, Step, TaskId, ToLa
 use crate::sandbox::{Level, Means, groundwork};
 use crate::value::{Value, decode_small};
 use crate::worker::drive::STACK_SIGNAL;
-use crate::worker::judge::exit_of;
+use crate::worker::judge::{exit_of, was_killed_from_outside};
 use crate::worker::link::Link;
 use crate::worker::pipes::Output;
 
@@ -278,6 +278,9 @@ impl Zygote {
                 }
                 if self.end.is_closed() || self.ready {
                     return Some(ZygoteEnd::Ended);
+                }
+                if was_killed_from_outside(&end) {
+                    return Some(ZygoteEnd::Killed);
                 }
                 let said = self.stderr.take(0).text();
                 let how = match exit_of(end.status) {

@@ -29,7 +29,7 @@ fn prepare() -> std::io::Result<(OwnedFd, OwnedFd)> {
     let engine = pidfd_open(engine, PidfdFlags::empty())?;
     let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     fairtrial_exec::linux::process::become_launcher(&[&socket, &engine])?;
-    fairtrial_exec::linux::spawn::raise_own_descriptor_limit(); // each cgroup takes a dozen
+    fairtrial_exec::linux::spawn::free_from_host_limits(); // each cgroup takes a dozen descriptors
     // Nonblocking, so that a full socket is waited for together with the engine's death.
     fairtrial_exec::linux::socket::set_nonblocking(&socket)?;
     Ok((socket, engine))

@@ -14,6 +14,7 @@ use fairtrial_exec::protocol::launcher::{
     Cause, FromLauncher, Program, Step, TaskId, ToLauncher, VERSION,
 };
 use rustix::event::epoll;
+use rustix::io::Errno;
 
 use crate::confine::{Cell, Nest};
 use crate::forks::Fork;
@@ -37,6 +38,18 @@ const TASKS: u64 = 16;
 
 /// With a request for a worker come its socket, stdout and stderr.
 const FORK_FDS: usize = 3;
+
+/// With a request for a program come at least its three streams.
+const SPAWN_FDS: usize = 3;
+
+/// Descriptors that come with a request unless this process has no room for them.
+fn fewest_descriptors(message: &ToLauncher) -> usize {
+    match message {
+        ToLauncher::Spawn { program, .. } => SPAWN_FDS + usize::from(program.zygote),
+        ToLauncher::Fork { .. } => FORK_FDS,
+        _ => 0,
+    }
+}
 
 /// Between two looks whether a cgroup is empty.
 const LEAF_LOOK_NS: u64 = 2_000_000;
@@ -164,7 +177,8 @@ impl Launcher {
 
     /// One packet of the engine's; `false` when there will be no more.
     fn hear_engine(&mut self) -> io::Result<bool> {
-        let Some(Packet { message, fds }) = packet::receive(self.socket.as_fd(), &mut self.buffer)?
+        let Some(Packet { message, fds }) =
+            packet::receive_what_fits(self.socket.as_fd(), &mut self.buffer)?
         else {
             return Ok(false);
         };
@@ -180,13 +194,17 @@ impl Launcher {
             ToLauncher::ScratchRoot { name } => {
                 self.scratch = fds.into_iter().next().map(|parent| (parent, name))
             }
+            ToLauncher::Spawn { task, .. } | ToLauncher::Fork { task, .. }
+                if fds.len() < fewest_descriptors(&message) =>
+            {
+                self.fail(task, Step::Descriptors, Errno::MFILE.raw_os_error())?;
+            }
             ToLauncher::Spawn { task, program } => self.spawn(task, &program, fds)?,
             ToLauncher::Fork {
                 task,
                 zygote,
                 confine,
-            } if fds.len() == FORK_FDS => self.fork(task, zygote, confine.as_deref(), fds)?,
-            ToLauncher::Fork { .. } => return Err(io::ErrorKind::InvalidData.into()),
+            } => self.fork(task, zygote, confine.as_deref(), fds)?,
             ToLauncher::Arm { task, .. }
             | ToLauncher::Disarm { task }
             | ToLauncher::Confirm { task, .. }

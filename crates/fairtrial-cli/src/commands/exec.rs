@@ -4,7 +4,6 @@ mod call;
 mod streams;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use fairtrial_exec::{Call, LocalBackend, Outcome, Streams, Verdict, Work};
@@ -20,7 +19,9 @@ use streams::{MidLine, Passage};
 
 /// Runs the call that `args` describe.
 pub(crate) fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
-    let mut call = call::from_args(args, &current_dir()?)?;
+    // Where the directory is gone, absolute paths still lead somewhere.
+    let here = std::env::current_dir().unwrap_or_default();
+    let mut call = call::from_args(args, &here)?;
     let json = args.json;
     let config = engine::config(None)?;
     engine::run(async {
@@ -96,8 +97,4 @@ fn show_for_people(
 
 fn stdout() -> io::BufWriter<Shown<io::Stdout>> {
     io::BufWriter::with_capacity(1 << 16, Shown::on(io::stdout()))
-}
-
-fn current_dir() -> Result<PathBuf, Failure> {
-    std::env::current_dir().map_err(Failure::attempting("cannot tell the current directory"))
 }

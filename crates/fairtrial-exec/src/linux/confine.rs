@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use super::landlock;
 use super::plan::{Arg, Plan};
+use super::process::hard_limit;
 use super::seccomp::{self, Filter};
 use super::world;
 use crate::protocol::launcher::{Confine, Landlock, Namespaces, Step};
@@ -173,7 +174,9 @@ fn set_rlimits(plan: &mut Plan, confine: &Confine) {
     }
 }
 
+/// A hard limit of the host's below `value` is taken as it is: only a privileged process may raise it.
 fn set_rlimit(plan: &mut Plan, resource: u32, value: u64) {
+    let value = value.min(hard_limit(resource));
     let limit = plan.bytes(&[value.to_ne_bytes(), value.to_ne_bytes()].concat());
     let arguments = [Arg::Value(0), Arg::Value(u64::from(resource)), limit];
     plan.call(Step::Rlimits, libc::SYS_prlimit64, &arguments);

@@ -14,17 +14,39 @@ pub struct MachineMemory {
 
 impl MachineMemory {
     /// As it is now. A control group that cannot be read sets no limit that we know of.
-    pub fn read() -> io::Result<Self> {
-        let meminfo = std::fs::read_to_string("/proc/meminfo")?;
+    #[must_use]
+    pub fn read() -> Self {
         let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        Ok(Self {
-            ram_bytes: meminfo_bytes(&meminfo, "MemTotal")?,
+        Self {
+            ram_bytes: ram_bytes(),
             cgroup_limit_bytes: cgroup_limit(&own, &mounts, |path| {
                 std::fs::read_to_string(path).ok()
             }),
-        })
+        }
     }
+}
+
+impl MachineMemory {
+    /// What of the memory that a container or service may use one of so many calls at a time may have. `None` where the
+    /// machine alone sets the bound: what it has is not only ours to divide.
+    #[must_use]
+    pub fn share_of_bound(&self, calls: usize) -> Option<u64> {
+        let bound = self
+            .cgroup_limit_bytes
+            .filter(|limit| *limit < self.ram_bytes)?;
+        let share = bound / u64::try_from(calls).unwrap_or(u64::MAX).max(1);
+        Some(share.max(LEAST_SHARE_BYTES).min(bound))
+    }
+}
+
+/// An interpreter with the usual packages needs so much. Where calls have no more, all together may need more than the
+/// bound; then the one that took most is ended.
+const LEAST_SHARE_BYTES: u64 = 512 << 20;
+
+fn ram_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit))
 }
 
 /// The value of one line of `/proc/meminfo`.
@@ -220,9 +242,28 @@ mod tests {
         }
     }
 
+    /// FA-7
+    #[test]
+    fn a_bound_around_the_engine_is_divided_by_calls_and_a_machine_is_not() {
+        const GIB: u64 = 1 << 30;
+        let share = |bound, calls| {
+            let memory = MachineMemory {
+                ram_bytes: 64 * GIB,
+                cgroup_limit_bytes: bound,
+            };
+            memory.share_of_bound(calls)
+        };
+        assert_eq!(share(None, 8), None);
+        assert_eq!(share(Some(64 * GIB), 8), None);
+        assert_eq!(share(Some(16 * GIB), 8), Some(2 * GIB));
+        assert_eq!(share(Some(16 * GIB), 1), Some(16 * GIB));
+        assert_eq!(share(Some(GIB), 64), Some(LEAST_SHARE_BYTES));
+        assert_eq!(share(Some(GIB / 4), 64), Some(GIB / 4));
+    }
+
     #[test]
     fn this_machine_has_memory() {
-        let memory = MachineMemory::read().unwrap();
+        let memory = MachineMemory::read();
         assert!(memory.ram_bytes > 1 << 20);
         assert_ne!(memory.cgroup_limit_bytes, Some(0));
     }

@@ -14,7 +14,7 @@ use crate::protocol::launcher::{DIRECT, INDIRECT, MAX_PACKET_BYTES, decode, enco
 pub struct Packet<T> {
     /// The message.
     pub message: T,
-    /// Its descriptors.
+    /// Its descriptors, as far as this process had room for them.
     pub fds: Vec<OwnedFd>,
 }
 

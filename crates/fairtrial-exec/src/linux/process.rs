@@ -38,6 +38,34 @@ pub fn is_hidden_from_same_user() -> bool {
     rustix::process::dumpable_behavior() == Ok(DumpableBehavior::NotDumpable)
 }
 
+/// The most that this process, and whatever it starts, may have of a resource; `RLIM_INFINITY` is no limit.
+#[must_use]
+pub fn hard_limit(resource: u32) -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: a live local place for the answer. A resource that the kernel does not know leaves it as it is.
+    unsafe { libc::getrlimit(resource, &raw mut limit) };
+    limit.rlim_max
+}
+
+/// Limits this process for good. Where it may not raise the host's lower limit, it keeps that one.
+pub(super) fn limit_self(resource: u32, value: u64) -> libc::c_int {
+    let set = |value| {
+        let limit = libc::rlimit {
+            rlim_cur: value,
+            rlim_max: value,
+        };
+        // SAFETY: reads a live local structure.
+        unsafe { libc::setrlimit(resource, &raw const limit) }
+    };
+    match set(value) {
+        0 => 0,
+        _ => set(value.min(hard_limit(resource))),
+    }
+}
+
 /// Makes this process inherit the orphans of everything below it. For a program whose only children are the engine's:
 /// it may then tell the engine so, by `LocalConfig::adopts_orphans`.
 pub fn adopt_orphans() -> io::Result<()> {

@@ -10,25 +10,46 @@ use super::clone::{clone_from, enter, handle_or_end};
 use super::monotonic::now_ns;
 use super::perf::{Counter, Uncounted};
 use super::plan::Plan;
+use super::process::limit_self;
 use super::selftest::{self, SelfTest};
 use super::signals::reset_in_child;
 use super::user_namespace::UserNamespace;
 use crate::protocol::launcher::{Program, Step};
 
-/// The limit on descriptors that this process had before it raised its own: what it starts gets that.
-static DESCRIPTORS: OnceLock<rustix::process::Rlimit> = OnceLock::new();
+/// What this process had from its host before it changed that for itself: what it starts gets it back.
+static INHERITED: OnceLock<Inherited> = OnceLock::new();
 
-/// Takes as many descriptors as may be had, for this process alone.
-pub fn raise_own_descriptor_limit() {
+struct Inherited {
+    descriptors: rustix::process::Rlimit,
+    umask: rustix::fs::Mode,
+}
+
+/// Takes as many descriptors as may be had, and a umask under which it can use what it makes, for this process alone.
+pub fn free_from_host_limits() {
+    INHERITED.get_or_init(|| Inherited {
+        descriptors: raise_descriptor_limit(),
+        umask: rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022)),
+    });
+}
+
+/// The most descriptors that this process may have; `None` is without limit.
+#[must_use]
+pub fn descriptor_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum
+}
+
+/// Raises the soft limit of descriptors to the hard one; gives what it was.
+pub fn raise_descriptor_limit() -> rustix::process::Rlimit {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let had = getrlimit(Resource::Nofile);
     let most = Rlimit {
         current: had.maximum,
         maximum: had.maximum,
     };
-    if DESCRIPTORS.set(had).is_ok() {
+    if had.current != had.maximum {
         setrlimit(Resource::Nofile, most).ok(); // then it makes do with what it has
     }
+    had
 }
 
 /// A started process whose program may not run yet.
@@ -284,25 +305,22 @@ impl Prepared {
             }
             let first = self.moved.len() as libc::c_uint;
             check(close_on_exec_from(first), Step::Descriptors)?;
-            if let Some(had) = DESCRIPTORS.get() {
+            if let Some(Inherited { descriptors, umask }) = INHERITED.get() {
                 let infinite = libc::RLIM_INFINITY;
                 let limit = libc::rlimit {
-                    rlim_cur: had.current.unwrap_or(infinite),
-                    rlim_max: had.maximum.unwrap_or(infinite),
+                    rlim_cur: descriptors.current.unwrap_or(infinite),
+                    rlim_max: descriptors.maximum.unwrap_or(infinite),
                 };
                 check(
                     libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit),
                     Step::Rlimits,
                 )?;
+                libc::umask(umask.as_raw_mode());
             }
             self.plan.run(&self.plan_fds)?;
             check(libc::chdir(self.cwd.as_ptr()), Step::Chdir)?;
             for (resource, value) in &self.rlimits {
-                let limit = libc::rlimit {
-                    rlim_cur: *value,
-                    rlim_max: *value,
-                };
-                check(libc::setrlimit(*resource, &raw const limit), Step::Rlimits)?;
+                check(limit_self(*resource, *value), Step::Rlimits)?;
             }
         }
         Ok(())

@@ -8,15 +8,20 @@ use std::rc::Rc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::pool::{Pool, START_FAILURES};
+use super::pool::{Pool, SPAWN_TRIES, START_FAILURES};
 use super::queue::{COMMANDS, Lane};
+use super::room::no_room;
 use crate::aside::aside;
 use crate::clock::Clock;
+use crate::config::HOST_LOG;
+use crate::dispatch::Dispatch;
 use crate::dispatch::{Context, PoolNews, Site, ZygoteEnd};
 use crate::environment::Environment;
 use crate::error::EngineError;
+use crate::event::ExitReason;
 use crate::launcher::Launcher;
 use crate::linux::cgroup::{Access, sweep_dead_owners};
+use crate::linux::spawn::descriptor_limit;
 use crate::linux::sweep;
 use crate::outcome::ErrorReport;
 use crate::protocol::launcher::ToLauncher;
@@ -130,22 +135,16 @@ impl Pool {
     }
 
     async fn new_site(&mut self) -> Result<Site, EngineError> {
+        if let Some(problem) = no_room(descriptor_limit()) {
+            return Err(EngineError::Unavailable { problem });
+        }
         let context = match self.site.take() {
             Some(site) => site.context,
             None => Rc::new(self.new_context()?),
         };
         let parts = parts_withheld(&self.config.without);
         let launcher = Launcher::start(self.config.launcher.as_deref(), &parts).await?;
-        let (parent, name) = context.scratch.place();
-        let parent = parent
-            .try_clone_to_owned()
-            .map_err(EngineError::io("duplicating a descriptor"))?;
-        launcher.send(
-            ToLauncher::ScratchRoot {
-                name: name.as_bytes().to_vec(),
-            },
-            vec![parent],
-        );
+        tell_scratch_root(&launcher, &context.scratch.borrow())?;
         let (serving, news) = (launcher.clone(), self.news_sender.clone());
         context.spawn(async move {
             serving.serve().await;
@@ -166,12 +165,40 @@ impl Pool {
             means: self.means.clone(),
             clock: Clock::start(),
             spill,
-            scratch,
+            scratch: RefCell::new(scratch),
             next_scratch: Cell::new(1),
             spare_scratch: RefCell::default(),
             removals: RefCell::new(JoinSet::new()),
             news: self.news_sender.clone(),
         })
+    }
+
+    /// Whether the directory in which calls have theirs was removed, moved or replaced.
+    pub(super) fn scratch_is_lost(&self) -> bool {
+        let site = self.site.as_ref();
+        site.is_some_and(|site| !site.context.scratch.borrow().is_in_place())
+    }
+
+    /// A call that could not begin for want of its directory: the engine makes a new root for all, and the call is
+    /// tried again.
+    pub(super) fn try_with_new_scratch(&mut self, lane: Lane, mut dispatch: Dispatch) {
+        dispatch.failed_spawns += 1;
+        let renewed = match &self.site {
+            Some(site) if dispatch.failed_spawns < SPAWN_TRIES => renew_scratch(site),
+            _ => Err(EngineError::SpillDir {
+                dir: self.config.spill_dir.clone(),
+                problem: "it was removed or replaced again and again while calls ran".into(),
+            }),
+        };
+        if let Err(error) = renewed {
+            return self.resolve(dispatch, Err(error));
+        }
+        // What they may write to is the old one.
+        for member in self.workers.values_mut() {
+            member.spoilt = true;
+        }
+        self.retire_idle(ExitReason::AfterError, |_| true);
+        self.requeue(lane, dispatch);
     }
 
     pub(super) fn zygote_ready(&mut self, number: u64, threads: u32, paths: Vec<PathBuf>) {
@@ -205,6 +232,18 @@ impl Pool {
                 if state.failures >= START_FAILURES {
                     state.failures = 0;
                     self.give_up(lane, &setup_error(problem));
+                }
+            }
+            ZygoteEnd::Killed => {
+                state.failures += 1;
+                if state.failures >= START_FAILURES {
+                    state.failures = 0;
+                    let python = state.key.as_ref().map_or("", |key| &key.python);
+                    let what = format!("the interpreter `{python}`");
+                    for dispatch in self.queue.drain(lane) {
+                        let (what, times) = (what.clone(), START_FAILURES);
+                        self.resolve(dispatch, Err(EngineError::Killed { what, times }));
+                    }
                 }
             }
             ZygoteEnd::Spawn { step, errno } => {
@@ -273,6 +312,35 @@ impl Pool {
             lane.zygote = ZygoteState::None;
         }
     }
+}
+
+fn renew_scratch(site: &Site) -> Result<(), EngineError> {
+    let context = &site.context;
+    log::warn!(
+        target: HOST_LOG,
+        "the scratch directory `{}` is gone: calls get another",
+        context.scratch.borrow().path().display()
+    );
+    let root = ScratchRoot::create(&context.spill)?;
+    tell_scratch_root(&site.launcher, &root)?;
+    context.spare_scratch.borrow_mut().clear();
+    context.scratch.replace(root);
+    Ok(())
+}
+
+/// So that the launcher removes it, should the engine be killed.
+fn tell_scratch_root(launcher: &Launcher, root: &ScratchRoot) -> Result<(), EngineError> {
+    let (parent, name) = root.place();
+    let parent = parent
+        .try_clone_to_owned()
+        .map_err(EngineError::io("duplicating a descriptor"))?;
+    launcher.send(
+        ToLauncher::ScratchRoot {
+            name: name.as_bytes().to_vec(),
+        },
+        vec![parent],
+    );
+    Ok(())
 }
 
 /// Ends what is in the cgroups of dead launchers, and removes them (SB-11, SB-12).

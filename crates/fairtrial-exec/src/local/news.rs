@@ -9,9 +9,10 @@ use super::member::recycle;
 use super::pool::{OVERDUE_TRIES, Pool, SPAWN_PAUSE, SPAWN_TRIES, START_FAILURES, cancelled};
 use super::queue::Lane;
 use crate::call::Work;
+use crate::config::HOST_LOG;
 use crate::dispatch::{Answer, Dispatch, Finished, PoolNews, Unstarted, WorkerNumber};
 use crate::error::EngineError;
-use crate::event::{CallId, Event};
+use crate::event::{CallId, Event, ExitReason};
 use crate::outcome::ErrorReport;
 use crate::protocol::launcher::Step;
 use crate::verdict::Verdict;
@@ -105,7 +106,7 @@ impl Pool {
             rss_growth,
         } = finished;
         self.running.remove(&dispatch.id);
-        self.unwanted.remove(&dispatch.id);
+        self.room.call_ended();
         if let Some(member) = self.workers.get_mut(&worker) {
             member.calls.retain(|call| *call != dispatch.id);
             member.since = Instant::now();
@@ -129,6 +130,11 @@ impl Pool {
                 self.retire(worker, reason);
             }
         }
+        if blames_setup(&answer) && self.scratch_is_lost() {
+            let lane = self.lane(&dispatch);
+            return self.try_with_new_scratch(lane, dispatch);
+        }
+        self.unwanted.remove(&dispatch.id);
         self.resolve(dispatch, answer);
     }
 
@@ -143,6 +149,10 @@ impl Pool {
         }
         let lane = self.lane(&dispatch);
         match why {
+            Unstarted::Spawn {
+                step: Step::Chdir | Step::Landlock | Step::Mounts,
+                ..
+            } if self.scratch_is_lost() => self.try_with_new_scratch(lane, dispatch),
             Unstarted::Spawn {
                 step: step @ (Step::Exec | Step::Chdir),
                 errno,
@@ -172,6 +182,7 @@ impl Pool {
                 let source = io::Error::from_raw_os_error(errno);
                 self.try_again(lane, dispatch, step.name().into(), source);
             }
+            Unstarted::Killed => self.killed_unbegun(lane, dispatch),
             Unstarted::Died => {
                 self.unacknowledged(lane, dispatch, START_FAILURES, "died before they began it")
             }
@@ -186,6 +197,17 @@ impl Pool {
                 self.unacknowledged(lane, dispatch, OVERDUE_TRIES, &what);
             }
         }
+    }
+
+    /// A worker was killed from outside before the call began: another one may take it, until so many were.
+    fn killed_unbegun(&mut self, lane: Lane, mut dispatch: Dispatch) {
+        dispatch.unacknowledged += 1;
+        let times = dispatch.unacknowledged;
+        if times < START_FAILURES {
+            return self.requeue(lane, dispatch);
+        }
+        let what = "the worker of the call".into();
+        self.resolve(dispatch, Err(EngineError::Killed { what, times }));
     }
 
     /// A worker took the call and did not begin it: another one may, until so many did not.
@@ -212,7 +234,8 @@ impl Pool {
         self.enqueue(lane, dispatch);
     }
 
-    /// Processes or descriptors were short: a pause, and a few more tries.
+    /// Processes or descriptors were short. Beside other calls it waits for the end of one, with fewer slots from then
+    /// on; alone it has a few more tries.
     pub(super) fn try_again(
         &mut self,
         lane: Lane,
@@ -220,9 +243,19 @@ impl Pool {
         step: String,
         source: io::Error,
     ) {
-        dispatch.failed_spawns += 1;
+        if self.running.is_empty() {
+            dispatch.failed_spawns += 1;
+        }
         if dispatch.failed_spawns >= SPAWN_TRIES {
             return self.resolve(dispatch, Err(EngineError::Spawn { step, source }));
+        }
+        self.retire_idle(ExitReason::Idle, |_| true);
+        if self.room.shrink(self.busy()) {
+            let slots = self.room.slots();
+            log::warn!(
+                target: HOST_LOG,
+                "no room for more calls ({step}: {source}): {slots} at a time for now"
+            );
         }
         self.not_before = Some(Instant::now() + SPAWN_PAUSE);
         self.requeue(lane, dispatch);
@@ -252,6 +285,13 @@ fn cannot_start(dispatch: &Dispatch, step: Step, errno: i32) -> ErrorReport {
 fn is_shortage(errno: i32) -> bool {
     matches!(
         errno,
-        libc::ENOSPC | libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::ETIMEDOUT
+        libc::ENOSPC
+            | libc::ENOMEM
+            | libc::EAGAIN
+            | libc::EMFILE
+            | libc::ENFILE
+            | libc::ETIMEDOUT
+            | libc::ETOOMANYREFS // descriptors that the user's processes have sent and not yet received
+            | libc::EDQUOT
     )
 }

@@ -11,16 +11,18 @@ use super::admit::Demand;
 use super::interpreters::{LaneState, ZygoteState, sweep_cgroups};
 use super::member::{Member, STUCK_AFTER};
 use super::queue::{COMMANDS, Lane, Queue};
+use super::room::Room;
 use super::vigil::Vigil;
 use crate::aside::aside;
 use crate::backend::Shutdown;
 use crate::call::Isolation;
 use crate::capture::Captured;
 use crate::clock::{after, until};
-use crate::config::LocalConfig;
+use crate::config::{HOST_LOG, LocalConfig};
 use crate::dispatch::{Answer, Dispatch, PoolNews, Site, WorkerNumber};
 use crate::event::{CallId, Event, ExitReason};
 use crate::linux::monotonic::now_ns;
+use crate::linux::spawn::raise_descriptor_limit;
 use crate::metrics::Metrics;
 use crate::observers::Observers;
 use crate::outcome::{ErrorReport, Outcome};
@@ -86,6 +88,7 @@ pub(crate) struct Pool {
     pub(super) generation: u32,
     pub(super) id_base: u64,
     pub(super) not_before: Option<Instant>,
+    pub(super) room: Room,
     vigil: Vigil,
     pub(super) closing: Option<Closing>,
     /// The handle is gone: nobody waits for handlers to return.
@@ -116,7 +119,14 @@ impl Pool {
         commands: mpsc::UnboundedReceiver<Command>,
     ) -> Self {
         let (news_sender, news) = mpsc::unbounded_channel();
+        let room = Room::new(config.max_workers, raise_descriptor_limit().maximum);
+        if room.is_short() {
+            let problem = "this process may have too few descriptors for more (see `ulimit -n`)";
+            let (slots, asked) = (room.slots(), config.max_workers);
+            log::warn!(target: HOST_LOG, "{slots} of {asked} calls run at a time: {problem}");
+        }
         Self {
+            room,
             vigil: Vigil::new(config.stays_awake),
             config,
             observers,
@@ -320,7 +330,7 @@ impl Pool {
         }
     }
 
-    fn retire_idle(&mut self, reason: ExitReason, which: impl Fn(Instant) -> bool) {
+    pub(super) fn retire_idle(&mut self, reason: ExitReason, which: impl Fn(Instant) -> bool) {
         let idle = self
             .workers
             .iter()
@@ -334,7 +344,7 @@ impl Pool {
         let queue = self.queue_deadlines.first().map(|(at, _)| *at);
         let kill = self.closing.as_ref().and_then(|closing| closing.kill_at);
         let retry = self.not_before.filter(|_| !self.queue.is_empty());
-        let free = self.busy() < self.config.max_workers;
+        let free = self.busy() < self.room.slots();
         let idle = self
             .workers
             .values()

@@ -34,7 +34,7 @@ impl Pool {
         self.try_namespaces(&site).await;
         self.warm_interpreters(&site);
         // A call that found no process is tried again after a pause, not in this very loop.
-        while self.busy() < self.config.max_workers && self.not_before.is_none() {
+        while self.busy() < self.room.slots() && self.not_before.is_none() {
             let lanes = &self.lanes;
             let ready = |lane: Lane| {
                 lane == COMMANDS || matches!(lanes[&lane].zygote, ZygoteState::Ready { .. })
@@ -115,7 +115,7 @@ impl Pool {
 
     /// With a slot free, nobody's call waits behind another's long one.
     pub(super) fn free_stuck(&mut self) {
-        if self.busy() >= self.config.max_workers {
+        if self.busy() >= self.room.slots() {
             return;
         }
         let now = Instant::now();
@@ -256,7 +256,7 @@ impl Pool {
         let Some(site) = self.site.clone() else {
             return;
         };
-        let wanted = self.config.fork_ahead && self.closing.is_none();
+        let wanted = self.config.fork_ahead && self.closing.is_none() && !self.room.is_short();
         let zygote = match self.lanes.get(&lane) {
             Some(LaneState {
                 zygote: ZygoteState::Ready { handle, .. },
@@ -382,7 +382,7 @@ impl Pool {
             .filter(|(_, member)| member.mode == Mode::Reuse && member.is_idle());
         let idle = idle.map(|(number, member)| (member.since, *number));
         let idle: BTreeSet<_> = idle.collect();
-        let surplus = (self.busy() + idle.len() + 1).saturating_sub(self.config.max_workers);
+        let surplus = (self.busy() + idle.len() + 1).saturating_sub(self.room.slots());
         for (_, number) in idle.into_iter().take(surplus) {
             self.retire(number, ExitReason::Idle);
         }

@@ -54,7 +54,7 @@ pub(crate) fn fork(
         (None, _) => None,
         // Each of its calls has a directory of its own in there.
         (Some(terms), Mode::Reuse) => {
-            Some(terms.confine(means, site.context.scratch.path(), paths))
+            Some(terms.confine(means, site.context.scratch.borrow().path(), paths))
         }
         (Some(terms), _) => {
             let scratch = site.context.make_scratch().map_err(io::Error::other)?;

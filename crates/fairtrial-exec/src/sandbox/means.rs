@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use rustix::thread::{CapabilitySet, capabilities};
+
 use super::Level;
 use crate::linux::cgroup::{Access, Part};
 use crate::linux::errno;
 use crate::linux::landlock;
+use crate::linux::process::hard_limit;
 use crate::linux::seccomp;
 use crate::protocol::launcher::Step;
 
@@ -25,6 +28,8 @@ pub enum Facility {
     CgroupMemory,
     /// Their limits on processes.
     CgroupProcesses,
+    /// Their sharing of processors.
+    CgroupShare,
     /// Their end all at once.
     CgroupKill,
     /// Namespaces, and what is seen in them.
@@ -35,13 +40,14 @@ pub enum Facility {
 
 impl Facility {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Landlock,
         Self::LandlockScopes,
         Self::LandlockTruncate,
         Self::Cgroups,
         Self::CgroupMemory,
         Self::CgroupProcesses,
+        Self::CgroupShare,
         Self::CgroupKill,
         Self::Namespaces,
         Self::Seccomp,
@@ -57,6 +63,7 @@ impl Facility {
             Self::Cgroups => "cgroups",
             Self::CgroupMemory => "cgroup-memory",
             Self::CgroupProcesses => "cgroup-processes",
+            Self::CgroupShare => "cgroup-share",
             Self::CgroupKill => "cgroup-kill",
             Self::Namespaces => "namespaces",
             Self::Seccomp => "seccomp",
@@ -68,6 +75,7 @@ impl Facility {
         match self {
             Self::CgroupMemory => Some(Part::Memory),
             Self::CgroupProcesses => Some(Part::Processes),
+            Self::CgroupShare => Some(Part::CpuShare),
             Self::CgroupKill => Some(Part::Kill),
             _ => None,
         }
@@ -173,7 +181,7 @@ impl Means {
     }
 
     pub(crate) fn cgroups(&self) -> bool {
-        !self.withholds(Facility::Cgroups)
+        !self.withholds(Facility::Cgroups) && !Found::here().few_descriptors
     }
 
     pub(crate) fn memory(&self) -> ByCgroup {
@@ -188,6 +196,15 @@ impl Means {
         self.by_cgroup(Facility::Cgroups, Found::here().cpu_time)
     }
 
+    pub(crate) fn cpu_share(&self) -> ByCgroup {
+        self.by_cgroup(Facility::CgroupShare, Found::here().cpu_share)
+    }
+
+    /// Whether the kernel shares processors by sessions where no control group does (`sched_autogroup_enabled`).
+    pub(crate) fn groups_sessions(&self) -> bool {
+        Found::here().groups_sessions
+    }
+
     pub(crate) fn kill(&self) -> ByCgroup {
         self.by_cgroup(Facility::CgroupKill, Found::here().kill)
     }
@@ -198,6 +215,11 @@ impl Means {
             true => Found::here().cgroup_access,
             false => "none",
         }
+    }
+
+    /// Whether `strict` calls can have users of their own.
+    pub(crate) fn gives_users(&self) -> bool {
+        Found::here().gives_users
     }
 
     pub(crate) fn root(&self) -> bool {
@@ -293,11 +315,16 @@ impl Means {
     fn by_cgroup(&self, part: Facility, found: ByCgroup) -> ByCgroup {
         match self.cgroups() && !self.withholds(part) {
             true => found,
+            false if Found::here().few_descriptors => Err(FEW_DESCRIPTORS),
             false => Err(WITHHELD),
         }
     }
 }
 
+/// A control group takes the launcher some twenty descriptors per call.
+const FEWEST_FOR_CGROUPS: u64 = 128;
+const FEW_DESCRIPTORS: &str =
+    "too few descriptors for control groups: raise the hard limit (`ulimit -Hn`)";
 const WITHHELD: &str = "this engine was set up to do without";
 
 impl Lack {
@@ -329,8 +356,15 @@ impl Lack {
 const CONTAINER_HINT: &str = "in a container, run that with `--security-opt seccomp=unconfined \
                               --security-opt systempaths=unconfined`";
 
-/// The switch by which a machine forbids user namespaces.
+/// Linux 5.12 and later let root be mapped only by a process with this capability, be it into a namespace of its own.
+const SETFCAP_HINT: &str =
+    "root needs the capability SETFCAP for it: add that, or run as another user";
+
+/// The switch by which a machine forbids user namespaces, or what root lacks.
 fn userns_hint() -> &'static str {
+    if rustix::process::geteuid().is_root() && !has(CapabilitySet::SETFCAP) {
+        return SETFCAP_HINT;
+    }
     let switches = [
         (
             "/proc/sys/user/max_user_namespaces",
@@ -376,9 +410,13 @@ struct Found {
     memory: ByCgroup,
     processes: ByCgroup,
     cpu_time: ByCgroup,
+    cpu_share: ByCgroup,
+    groups_sessions: bool,
     kill: ByCgroup,
+    few_descriptors: bool,
     cgroup_access: &'static str,
     root: bool,
+    gives_users: bool,
 }
 
 impl Found {
@@ -395,12 +433,29 @@ impl Found {
                 memory: part(Part::Memory),
                 processes: part(Part::Processes),
                 cpu_time: part(Part::CpuTime),
+                cpu_share: part(Part::CpuShare),
+                groups_sessions: is_switched_on("/proc/sys/kernel/sched_autogroup_enabled"),
                 kill: part(Part::Kill),
+                few_descriptors: hard_limit(libc::RLIMIT_NOFILE) < FEWEST_FOR_CGROUPS,
                 cgroup_access: access.kind().name(),
                 root: rustix::process::geteuid().is_root(),
+                gives_users: rustix::process::geteuid().is_root() && may_change_users(),
             }
         })
     }
+}
+
+/// Root in a container may lack the capability.
+fn may_change_users() -> bool {
+    has(CapabilitySet::SETUID | CapabilitySet::SETGID)
+}
+
+fn has(needed: CapabilitySet) -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+}
+
+fn is_switched_on(switch: &str) -> bool {
+    std::fs::read_to_string(switch).is_ok_and(|text| text.trim() == "1")
 }
 
 fn kernel_version() -> (u32, u32) {

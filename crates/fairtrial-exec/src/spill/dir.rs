@@ -4,11 +4,12 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, lstat, mkdir, openat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, lstat, openat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::error::EngineError;
+use crate::locked_dir::make_private;
 
 /// Where values go that are too large for memory. Naming it touches nothing.
 #[derive(Clone, Debug)]
@@ -81,7 +82,7 @@ impl SpillDir {
     }
 
     fn make(&self) -> Result<(), EngineError> {
-        match mkdir(&*self.path, Mode::RWXU) {
+        match make_private(CWD, &*self.path) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(Errno::NOENT) => Err(self.refuse(format!(
                 "its parent does not exist; create it (`mkdir -p '{}'`) or set `{}` to another place",

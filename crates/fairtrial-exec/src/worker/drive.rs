@@ -151,7 +151,7 @@ impl Worker {
         self.mailbox.close();
         while let Ok(message) = self.mailbox.try_recv() {
             if let ToWorker::Assign { dispatch, .. } | ToWorker::Ahead { dispatch, .. } = message {
-                let (worker, why) = (self.number, Unstarted::Died);
+                let (worker, why) = (self.number, Unstarted::Killed);
                 self.tell(PoolNews::Unstarted {
                     worker,
                     dispatch,

@@ -114,6 +114,7 @@ impl Worker {
                 let why = match (ending, self.initializer) {
                     (Some(Ending::NoAck), _) => Unstarted::Overdue,
                     (_, Initializer::Runs) => Unstarted::Uninitialized(judge::exit_of(end.status)),
+                    _ if judge::was_killed_from_outside(end) => Unstarted::Killed,
                     _ => Unstarted::Died,
                 };
                 self.tell(PoolNews::Unstarted {

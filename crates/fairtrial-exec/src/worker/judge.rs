@@ -41,6 +41,13 @@ pub(crate) struct Facts<'a> {
     pub(crate) upper: Option<UpperDir>,
 }
 
+/// Whether somebody else ended a process: neither itself, nor its limit of memory.
+pub(crate) fn was_killed_from_outside(end: &End) -> bool {
+    let exit = exit_of(end.status);
+    let killed = matches!(exit, Exit::Signal(libc::SIGKILL | libc::SIGTERM));
+    killed && !end.leaf.as_ref().is_some_and(|leaf| leaf.memory_limit)
+}
+
 /// Of a worker that answered and lives on.
 pub(crate) fn replied(facts: Facts<'_>, reply: Result<Reply, SettleError>) -> Answer {
     if facts.wrote_too_much() {
