@@ -12,7 +12,7 @@ use crate::call::Work;
 use crate::dispatch::{Answer, Dispatch, Finished, PoolNews, Unstarted, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, Event};
-use crate::outcome::ErrorReport;
+use crate::outcome::{ErrorReport, FirstRun, Outcome};
 use crate::protocol::launcher::Step;
 use crate::verdict::Verdict;
 use crate::worker::judge::words::exit_name;
@@ -102,10 +102,12 @@ impl Pool {
             dispatch,
             answer,
             lives,
+            in_doubt,
             rss_growth,
         } = finished;
         self.running.remove(&dispatch.id);
-        self.unwanted.remove(&dispatch.id);
+        self.alone.take_if(|alone| *alone == dispatch.id);
+        let unwanted = self.unwanted.remove(&dispatch.id);
         if let Some(member) = self.workers.get_mut(&worker) {
             member.calls.retain(|call| *call != dispatch.id);
             member.since = Instant::now();
@@ -129,11 +131,26 @@ impl Pool {
                 self.retire(worker, reason);
             }
         }
-        self.resolve(dispatch, answer);
+        match answer {
+            Ok(outcome) if in_doubt && !unwanted => self.run_again(dispatch, outcome),
+            answer => self.resolve(dispatch, answer),
+        }
+    }
+
+    /// It timed out while others used the processors: what it comes to alone counts.
+    fn run_again(&mut self, mut dispatch: Dispatch, outcome: Outcome) {
+        let Outcome {
+            verdict, metrics, ..
+        } = outcome;
+        dispatch.first = Some(Box::new(FirstRun { verdict, metrics }));
+        dispatch.queue_deadline = None; // it has had its turn
+        let lane = self.lane(&dispatch);
+        self.enqueue(lane, dispatch);
     }
 
     fn unstarted(&mut self, worker: WorkerNumber, dispatch: Dispatch, why: Unstarted) {
         self.running.remove(&dispatch.id);
+        self.alone.take_if(|alone| *alone == dispatch.id);
         if let Some(member) = self.workers.get_mut(&worker) {
             member.calls.retain(|call| *call != dispatch.id);
             member.leaving = true;
