@@ -117,6 +117,9 @@ pub(crate) struct TermArgs {
     /// Longest run, as in `5s`, `250ms`, `2m`
     #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) timeout: Option<Duration>,
+    /// Most processor time, whatever else the machine does; wall time only guards against sleepers
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true, conflicts_with = "timeout")]
+    pub(crate) cpu_timeout: Option<Duration>,
     /// Isolation: none, limits or strict, and options, as in `strict,network=loopback,read=/data`
     ///
     /// Options, of which read, write, devices and cpus may be repeated: on_missing=fail|degrade,

@@ -20,11 +20,12 @@ use field::Field;
 use object::Object;
 
 /// Keys of every call.
-const COMMON_KEYS: [&str; 9] = [
+const COMMON_KEYS: [&str; 10] = [
     "id",
     "env",
     "cwd",
     "timeout_s",
+    "time",
     "queue_timeout_s",
     "term_grace_s",
     "limits",
@@ -182,6 +183,9 @@ impl CallReader {
             call.cwd = Some(cwd.canonicalize().unwrap_or(cwd));
         }
         call.timeout = object.seconds("timeout_s")?;
+        if let Some(time) = object.get("time") {
+            call.time = time.named()?;
+        }
         call.queue_timeout = object.seconds("queue_timeout_s")?;
         if let Some(grace) = object.get("term_grace_s") {
             call.term_grace = grace.seconds_or_zero()?;

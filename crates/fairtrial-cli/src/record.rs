@@ -8,8 +8,8 @@ use std::io::{self, Write};
 
 use fairtrial_exec::value::{self, WriteJsonError};
 use fairtrial_exec::{
-    Captured, Counters, EncodedValue, ErrorReport, Exit, InForce, KilledBy, Mechanism, Metrics,
-    Outcome, ResultFormat,
+    Captured, Counters, EncodedValue, ErrorReport, Exit, InForce, KilledBy, Margin, Mechanism,
+    Metrics, Outcome, ResultFormat,
 };
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value as Json, json};
@@ -33,6 +33,7 @@ pub(crate) fn write_outcome(
         stderr,
         metrics,
         in_force,
+        tried_alone,
         upper: _, // files, which are no part of the contract's JSON
     } = outcome;
     write_field(out, "{\"id\":", id)?;
@@ -57,6 +58,8 @@ pub(crate) fn write_outcome(
     )?;
     write_field(out, ",\"metrics\":", &MetricsJson(metrics))?;
     write_field(out, ",\"in_force\":", &InForceJson(in_force))?;
+    let first = tried_alone.as_ref().map(|first| first.to_json());
+    write_field(out, ",\"tried_alone\":", &first)?;
     Ok(out.write_all(b"}\n")?)
 }
 
@@ -146,7 +149,7 @@ impl Serialize for MetricsJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
         let metrics = self.0;
-        let mut map = serializer.serialize_map(Some(14))?;
+        let mut map = serializer.serialize_map(Some(17))?;
         map.serialize_entry("wall_s", &seconds(metrics.wall_ns))?;
         map.serialize_entry("queue_s", &seconds(metrics.queue_ns))?;
         map.serialize_entry("user_s", &seconds(metrics.user_ns))?;
@@ -164,6 +167,12 @@ impl Serialize for MetricsJson<'_> {
         map.serialize_entry("base_rss_bytes", &metrics.base_rss_bytes)?;
         map.serialize_entry("leaked_processes", &metrics.leaked_processes)?;
         map.serialize_entry("measured_by", &metrics.measured_by.map(|by| by.to_string()))?;
+        map.serialize_entry("wait_s", &seconds(metrics.wait_ns))?;
+        map.serialize_entry(
+            "wait_source",
+            &metrics.wait_source.map(|source| source.to_string()),
+        )?;
+        map.serialize_entry("margin", &metrics.margin.as_ref().map(Margin::to_json))?;
         map.end()
     }
 }
@@ -242,7 +251,7 @@ impl Serialize for CountersJson {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairtrial_exec::{Body, MeasuredBy, PeakSource, State, Verdict};
+    use fairtrial_exec::{Body, FirstRun, MeasuredBy, PeakSource, State, Verdict, WaitSource};
 
     fn full() -> Outcome {
         Outcome {
@@ -283,6 +292,12 @@ mod tests {
                 base_rss_bytes: Some(5),
                 leaked_processes: Some(2),
                 measured_by: Some(MeasuredBy::Engine),
+                wait_ns: Some(1_500_000),
+                wait_source: Some(WaitSource::Schedstat),
+                margin: Some(Margin {
+                    limit: "timeout_s".into(),
+                    used: 0.25,
+                }),
                 ..Metrics::default()
             },
             in_force: InForce {
@@ -304,6 +319,10 @@ mod tests {
                 },
                 ..InForce::default()
             },
+            tried_alone: Some(Box::new(FirstRun {
+                verdict: Verdict::Timeout,
+                metrics: Metrics::default(),
+            })),
             upper: None,
         }
     }

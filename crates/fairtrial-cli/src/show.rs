@@ -5,7 +5,9 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use fairtrial_exec::{Call, Captured, ErrorReport, Exit, KilledBy, Outcome, Size, Verdict, Work};
+use fairtrial_exec::{
+    Call, Captured, ErrorReport, Exit, KilledBy, Outcome, Size, Time, Verdict, Work,
+};
 
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
@@ -93,6 +95,9 @@ fn headline(call: &Call, outcome: &Outcome) -> String {
     let name = &*name(call);
     let error = outcome.error.as_ref();
     match outcome.verdict {
+        Verdict::Timeout if call.time == Time::Cpu => {
+            with_message(format!("`{name}`"), outcome.error.as_ref())
+        }
         Verdict::Timeout => format!("`{name}` {}", stopped(call, outcome)),
         Verdict::CpuLimit => past(
             name,
@@ -174,6 +179,10 @@ fn stopped(call: &Call, outcome: &Outcome) -> String {
         metrics
             .queue_ns
             .map(|ns| format!("{} in the queue not counted", exact(ns))),
+        metrics.wait_ns.filter(|_| metrics.was_starved()).map(|ns| {
+            let waited = exact(ns);
+            format!("ready to run without a processor for {waited}: the machine was busy")
+        }),
     ]
     .into_iter()
     .flatten()
@@ -257,6 +266,7 @@ mod tests {
                 mode: "fresh",
                 ..InForce::default()
             },
+            tried_alone: None,
             upper: None,
         }
     }

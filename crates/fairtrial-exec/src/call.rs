@@ -27,6 +27,8 @@ pub struct Call {
     pub cwd: Option<PathBuf>,
     /// Longest run, counted from the acknowledgement.
     pub timeout: Option<Duration>,
+    /// What that counts.
+    pub time: Time,
     /// Longest wait in the queue.
     pub queue_timeout: Option<Duration>,
     /// Between SIGTERM and SIGKILL at the deadline.
@@ -200,6 +202,21 @@ impl Default for PythonTerms {
     }
 }
 
+/// What a timeout counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Time {
+    /// Wall time.
+    #[default]
+    Wall,
+    /// Processor time of the whole tree: the same however busy the machine is. Wall time only guards against sleepers and
+    /// deadlocks (see [`Call::guard`]).
+    Cpu,
+}
+
+/// The guard is this many times the limit, and this much more: who waits for a disk or sleeps a little is not stopped.
+const GUARD_FACTOR: u32 = 3;
+const GUARD_PAUSE: Duration = Duration::from_secs(5);
+
 /// How many calls a worker process serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Isolation {
@@ -254,6 +271,7 @@ impl Call {
             env: BTreeMap::new(),
             cwd: None,
             timeout: None,
+            time: Time::default(),
             queue_timeout: None,
             term_grace: Duration::ZERO,
             cancel_grace: Duration::ZERO,
@@ -327,6 +345,17 @@ impl Call {
         }
     }
 
+    /// Where processor time decides: how long it may have a processor, or want none, before it counts as asleep.
+    #[must_use]
+    pub fn guard(&self) -> Option<Duration> {
+        let limit = self.timeout.filter(|_| self.time == Time::Cpu)?;
+        Some(
+            limit
+                .saturating_mul(GUARD_FACTOR)
+                .saturating_add(GUARD_PAUSE),
+        )
+    }
+
     /// Refuses what no engine could run: the last gate, whoever built the call.
     pub fn validate(&self) -> Result<(), InvalidCall> {
         self.validate_times()?;
@@ -363,6 +392,10 @@ impl Call {
             if time == Some(Duration::ZERO) {
                 return Err(InvalidCall::new(field, "must be greater than 0"));
             }
+        }
+        if self.time == Time::Cpu && self.timeout.is_none() {
+            let problem = "`cpu` says what a timeout counts: set `timeout_s`, too";
+            return Err(InvalidCall::new("time", problem));
         }
         Ok(())
     }
@@ -459,6 +492,29 @@ impl FromStr for Isolation {
             other => Err(InvalidCall::new(
                 "isolation",
                 format!("`{other}` is neither `fresh` nor `reuse`"),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Wall => "wall",
+            Self::Cpu => "cpu",
+        })
+    }
+}
+
+impl FromStr for Time {
+    type Err = InvalidCall;
+    fn from_str(text: &str) -> Result<Self, InvalidCall> {
+        match text {
+            "wall" => Ok(Self::Wall),
+            "cpu" => Ok(Self::Cpu),
+            other => Err(InvalidCall::new(
+                "time",
+                format!("`{other}` is neither `wall` nor `cpu`"),
             )),
         }
     }

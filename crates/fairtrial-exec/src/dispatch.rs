@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::aside::aside;
-use crate::call::Call;
+use crate::call::{Call, Time};
 use crate::clock::Clock;
 use crate::config::LocalConfig;
 use crate::environment::Environment;
@@ -20,7 +20,7 @@ use crate::error::EngineError;
 use crate::event::{CallId, ExitReason};
 use crate::launcher::Launcher;
 use crate::listener::{Listener, Streams};
-use crate::outcome::{Exit, Outcome};
+use crate::outcome::{Exit, FirstRun, Outcome};
 use crate::protocol::launcher::Step;
 use crate::sandbox::Means;
 use crate::scratch::{ScratchDir, ScratchRoot};
@@ -45,6 +45,24 @@ pub(crate) struct Dispatch {
     pub(crate) goes_alone: bool,
     /// Times no process could be had for it.
     pub(crate) failed_spawns: u32,
+    /// How it fared before, if it is now run again, alone on a processor.
+    pub(crate) first: Option<Box<FirstRun>>,
+}
+
+impl Dispatch {
+    /// Whether it could be run again and nobody would notice but by its outcome: nobody has seen what it wrote, or taken
+    /// what it was given, and it left no changes to a tree.
+    pub(crate) fn can_run_again(&self) -> bool {
+        let call = &self.call;
+        let streams = &self.streams;
+        call.time == Time::Cpu
+            && self.first.is_none()
+            && call.has_its_own_worker()
+            && streams.input.is_none()
+            && streams.output.is_none()
+            && call.workspace.is_none()
+            && !call.as_caller
+    }
 }
 
 /// A worker process, in the engine's own numbering.
@@ -120,6 +138,8 @@ pub(crate) struct Finished {
     pub(crate) answer: Answer,
     /// Whether the worker can have another call.
     pub(crate) lives: bool,
+    /// The answer is not believed: it timed out while others used the processors.
+    pub(crate) in_doubt: bool,
     /// Since the worker's first call.
     pub(crate) rss_growth: Option<u64>,
 }

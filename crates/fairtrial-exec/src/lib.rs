@@ -84,7 +84,7 @@ pub use {
     backend::{Backend, Shutdown},
     call::{
         Arguments, Beginning, Call, CommandWork, DEFAULT_CAPTURE_BYTES, HostTerms, InvalidCall,
-        Isolation, PickledWork, PythonTerms, ResultFormat, SourceWork, Work, seconds,
+        Isolation, PickledWork, PythonTerms, ResultFormat, SourceWork, Time, Work, seconds,
     },
     capture::{Capture, Captured},
     config::{HOST_LOG, LocalConfig, Recycle, available_cpus},
@@ -105,9 +105,9 @@ pub use {
         Count, Disturbance, KeptOff, NoCounters, Pin, Pinning, Reading, Surroundings, UnusableCpu,
         Usable, WhyNotPinned, keep_off, probe_counters,
     },
-    metrics::{MeasuredBy, Metrics, PeakSource},
+    metrics::{Margin, MeasuredBy, Metrics, PeakSource, WaitSource},
     observers::{Observer, Observers, Onlooker},
-    outcome::{EncodedValue, ErrorReport, Exit, KilledBy, Outcome},
+    outcome::{EncodedValue, ErrorReport, Exit, FirstRun, KilledBy, Outcome},
     sandbox::{
         Attempts, Counters, DEFAULT_LEVEL, Facility, InForce, Level, Mechanism, Network, OnMissing,
         Proof, SANDBOX_KEYS, SANDBOX_VARIABLE, Sandbox, SandboxReport, State,

@@ -1,6 +1,5 @@
 //! Every `unsafe` and every raw system call, one module per mechanism.
 
-#[cfg(feature = "engine")]
 pub mod affinity;
 #[cfg(feature = "engine")]
 pub mod beneath;
@@ -44,6 +43,7 @@ pub(crate) mod readiness;
 #[cfg(feature = "engine")]
 pub mod record_lock;
 pub mod remove;
+pub mod run_delay;
 pub mod scheduling;
 pub mod seccomp;
 pub mod selftest;

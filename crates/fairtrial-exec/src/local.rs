@@ -131,6 +131,7 @@ impl LocalBackend {
             unacknowledged: 0,
             goes_alone: false,
             failed_spawns: 0,
+            first: None,
         };
         self.observers.tell(Event::Submit { call: id });
         if commands.send(Command::Submit(dispatch)).is_err() {

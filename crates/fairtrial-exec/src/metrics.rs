@@ -35,9 +35,57 @@ pub struct Metrics {
     pub leaked_processes: Option<u64>,
     /// Who read the counters.
     pub measured_by: Option<MeasuredBy>,
+    /// Time in which it was ready to run and no processor was free for it.
+    pub wait_ns: Option<u64>,
+    /// Who told that time.
+    pub wait_source: Option<WaitSource>,
+    /// How near it came to a limit: the nearest one.
+    pub margin: Option<Margin>,
     /// What the call asked to have counted, in that order.
     pub counted: Vec<Count>,
 }
+
+/// What was used of a limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Margin {
+    /// The limit, as users write it: `timeout_s`, `limits.memory_bytes`.
+    pub limit: String,
+    /// The part of it that was used: 1 is all.
+    pub used: f64,
+}
+
+/// Who told how long a call waited for a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitSource {
+    /// The scheduler's account of each thread, in `/proc/PID/schedstat`.
+    Schedstat,
+}
+
+impl fmt::Display for WaitSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Schedstat => "schedstat",
+        })
+    }
+}
+
+impl Metrics {
+    /// Processor time in user mode and in the kernel.
+    #[must_use]
+    pub fn cpu_ns(&self) -> Option<u64> {
+        Some(self.user_ns?.saturating_add(self.system_ns?))
+    }
+
+    /// A large part of its time it was ready to run and did not.
+    #[must_use]
+    pub fn was_starved(&self) -> bool {
+        let times = self.wait_ns.zip(self.wall_ns);
+        times.is_some_and(|(wait_ns, wall_ns)| wait_ns > wall_ns / STARVED_PART)
+    }
+}
+
+/// Who waited for more than this part of its time was starved.
+const STARVED_PART: u64 = 10;
 
 /// What measured peak memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

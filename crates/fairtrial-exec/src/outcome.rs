@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::{Map, Value as Json, json};
 
 use crate::capture::Captured;
-use crate::metrics::Metrics;
+use crate::metrics::{Margin, Metrics};
 use crate::sandbox::InForce;
 use crate::spill::Body;
 use crate::verdict::Verdict;
@@ -33,9 +33,29 @@ pub struct Outcome {
     pub metrics: Metrics,
     /// The isolation that really held.
     pub in_force: InForce,
+    /// How it fared when it was first run, if this is another run: it had timed out while others used the processors, and
+    /// then ran alone.
+    pub tried_alone: Option<Box<FirstRun>>,
     /// What it changed in its workspace, if it had one and began. Changes in memory stay there as long as this does. Not
     /// there, too, if this process had no descriptor left for it.
     pub upper: Option<UpperDir>,
+}
+
+/// A run that was not believed, because others used the processors meanwhile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FirstRun {
+    /// What it would have been judged.
+    pub verdict: Verdict,
+    /// Its numbers.
+    pub metrics: Metrics,
+}
+
+impl FirstRun {
+    /// The contract's `tried_alone` object.
+    #[must_use]
+    pub fn to_json(&self) -> Json {
+        json!({"verdict": self.verdict.name(), "metrics": self.metrics.to_json()})
+    }
 }
 
 /// An answer as the worker encoded it.
@@ -137,6 +157,7 @@ impl Outcome {
             "dropped": {"stdout": self.stdout.dropped, "stderr": self.stderr.dropped},
             "metrics": self.metrics.to_json(),
             "in_force": self.in_force.to_json(),
+            "tried_alone": self.tried_alone.as_ref().map(|first| first.to_json()),
         });
         match object {
             Json::Object(map) => map,
@@ -194,6 +215,14 @@ impl Exit {
     }
 }
 
+impl Margin {
+    /// The contract's `margin` object.
+    #[must_use]
+    pub fn to_json(&self) -> Json {
+        json!({"limit": self.limit, "used": self.used})
+    }
+}
+
 impl Metrics {
     /// The contract's `metrics` object.
     #[must_use]
@@ -214,6 +243,9 @@ impl Metrics {
             "base_rss_bytes": self.base_rss_bytes,
             "leaked_processes": self.leaked_processes,
             "measured_by": self.measured_by.map(|by| by.to_string()),
+            "wait_s": seconds(self.wait_ns),
+            "wait_source": self.wait_source.map(|source| source.to_string()),
+            "margin": self.margin.as_ref().map(Margin::to_json),
         })
     }
 }
@@ -236,6 +268,7 @@ mod tests {
                 mode: "fresh",
                 ..InForce::default()
             },
+            tried_alone: None,
             upper: None,
         }
     }

@@ -316,6 +316,8 @@ mod tests {
             system_ns: 0,
             max_rss_bytes: 0,
             sampled_rss_bytes: None,
+            wait_ns: None,
+            cpu_use: None,
             counts: Default::default(),
             leaked: 0,
             survivors: 0,

@@ -215,6 +215,7 @@ fn program(site: &Site, key: &Key) -> Program {
         nest: key.nest,
         self_test: None,
         counted: Vec::new(),
+        alone: false,
     }
 }
 

@@ -58,6 +58,7 @@ fn program(path: &str, self_test: Option<SelfTest>) -> Program {
         cwd: text("/"),
         rlimits: vec![(libc::RLIMIT_CORE, 0)],
         ahead: false,
+        alone: false,
         zygote: false,
         confine: None,
         self_test,

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use fairtrial_exec::linux::cgroup::Leaf;
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::perf::Counter;
-use fairtrial_exec::linux::wait::{Reaped, reap_any};
+use fairtrial_exec::linux::wait::{Reaped, any_ended, reap, reap_any};
 use fairtrial_exec::linux::{remove, signals};
 use fairtrial_exec::protocol::launcher::{FromLauncher, TaskId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,7 +19,11 @@ impl Launcher {
     /// Takes in every child that ended.
     pub(crate) fn reap(&mut self) -> io::Result<()> {
         signals::drain(&self.signals);
-        while let Some(reaped) = reap_any()? {
+        while let Some(pid) = any_ended()? {
+            if let Some(task) = self.by_pid.get(&pid).and_then(|id| self.tasks.get_mut(id)) {
+                task.look_at_zombie();
+            }
+            let Some(reaped) = reap(pid)? else { continue };
             self.strays.reaped(reaped.pid);
             match self.by_pid.remove(&reaped.pid) {
                 Some(id) => self.leader_died(id, reaped)?,
@@ -138,11 +142,17 @@ impl Launcher {
                 dead: Some(Dead { mut end, .. }),
                 mut cell,
                 counters,
+                mut watched,
                 ..
             }) = self.tasks.remove(&id)
             else {
                 continue;
             };
+            if let Some(watched) = &mut watched {
+                let leaf_ns = end.leaf.as_ref().and_then(|leaf| leaf.cpu_ns);
+                let tree_ns = end.user_ns + end.system_ns;
+                end.cpu_use = watched.load.used(tree_ns, leaf_ns, end.at_ns);
+            }
             // SB-29: what would not go is told.
             let inside = cell.leaf.as_ref().filter(|leaf| !leaf.is_empty());
             end.survivors =

@@ -179,10 +179,12 @@ impl Launcher {
         let mut task = Task::new(pid, pidfd, Role::Leader);
         task.cell = cell;
         self.tasks.insert(id, task);
+        self.place(id, pid);
         self.tell(&FromLauncher::Spawned {
             task: id,
             pid: pid.cast_unsigned(),
             at_ns: now_ns(),
+            before_ns: None,
         })?;
         match self.unclaimed.remove(&pid) {
             Some(reaped) => self.leader_died(id, reaped),

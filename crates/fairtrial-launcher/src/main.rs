@@ -4,8 +4,10 @@
 //! no async runtime.
 
 mod account;
+mod alone;
 mod confine;
 mod forks;
+mod load;
 mod serve;
 mod task;
 mod tree;

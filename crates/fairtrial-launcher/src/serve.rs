@@ -16,6 +16,7 @@ use fairtrial_exec::protocol::launcher::{
 use rustix::event::epoll;
 use rustix::io::Errno;
 
+use crate::alone::Alone;
 use crate::confine::{Cell, Nest};
 use crate::forks::Fork;
 use crate::task::{Ahead, Role, Task};
@@ -77,6 +78,8 @@ pub(crate) struct Launcher {
     pub(crate) looked_for_leaves: bool,
     /// What of them is not to be used.
     pub(crate) without: Vec<Part>,
+    /// Who has a processor to itself.
+    pub(crate) alone: Option<Alone>,
     pub(crate) buffer: Vec<u8>,
 }
 
@@ -113,6 +116,7 @@ impl Launcher {
             leaves: None,
             looked_for_leaves: false,
             without: Vec::new(),
+            alone: None,
             buffer: Vec::new(),
         })
     }
@@ -156,6 +160,9 @@ impl Launcher {
                 leaves.tend(now); // what stays busy is looked for by the next engine
             }
             self.settle_deaths()?;
+            if self.frees_processor() {
+                self.release_processor();
+            }
         }
     }
 
@@ -199,12 +206,23 @@ impl Launcher {
             {
                 self.fail(task, Step::Descriptors, Errno::MFILE.raw_os_error())?;
             }
-            ToLauncher::Spawn { task, program } => self.spawn(task, &program, fds)?,
+            ToLauncher::Spawn { task, mut program } => {
+                if program.alone {
+                    self.clear_processor_for(task, program.confine.as_deref_mut());
+                }
+                self.spawn(task, &program, fds)?;
+            }
             ToLauncher::Fork {
                 task,
                 zygote,
-                confine,
-            } => self.fork(task, zygote, confine.as_deref(), fds)?,
+                mut confine,
+                alone,
+            } => {
+                if alone {
+                    self.clear_processor_for(task, confine.as_deref_mut());
+                }
+                self.fork(task, zygote, confine.as_deref(), fds)?;
+            }
             ToLauncher::Arm { task, .. }
             | ToLauncher::Disarm { task }
             | ToLauncher::Confirm { task, .. }
@@ -293,6 +311,9 @@ impl Launcher {
                     task.ahead = Some(Ahead::go(started.pid));
                 }
                 self.tasks.insert(id, task);
+                if program.confine.is_none() {
+                    self.place(id, started.pid);
+                }
                 Ok(())
             }
             Err(error) => {
@@ -374,13 +395,13 @@ impl Launcher {
             }
             report => report,
         };
-        let report = report.and_then(|began_ns| {
+        let report = report.and_then(|stamp| {
             let held = task.cell.hold_upper();
             held.map_err(|error| (Step::Tree, error.raw_os_error().unwrap_or(0)))?;
-            Ok(began_ns)
+            Ok(stamp)
         });
-        let began_ns = match report {
-            Ok(began_ns) => began_ns,
+        let stamp = match report {
+            Ok(stamp) => stamp,
             Err((step, errno)) => {
                 self.by_pid.remove(&pid); // it exits by itself, as a stray of no interest
                 if let Some(task) = self.tasks.remove(&id) {
@@ -409,7 +430,8 @@ impl Launcher {
         self.tell(&FromLauncher::Spawned {
             task: id,
             pid: pid.cast_unsigned(),
-            at_ns: began_ns.unwrap_or_else(now_ns),
+            at_ns: stamp.map_or_else(now_ns, |stamp| stamp.at_ns),
+            before_ns: stamp.map(|stamp| stamp.used_ns),
         })
     }
 

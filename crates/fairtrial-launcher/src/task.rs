@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::perf::{Counter, Uncounted};
+use fairtrial_exec::linux::run_delay::run_delay_ns;
 use fairtrial_exec::linux::scheduling::{self, Turn};
 use fairtrial_exec::linux::wait::Reaped;
 use fairtrial_exec::linux::{freeze, signals};
@@ -35,6 +36,8 @@ pub(crate) struct Task {
     pub(crate) counters: Vec<Result<Counter, Uncounted>>,
     /// It is measured.
     pub(crate) ahead: Option<Ahead>,
+    /// How long its leader waited for a processor, read when it had ended.
+    waited_ns: Option<u64>,
 }
 
 /// As long as it is there, the launcher goes before others on its processors, and so does a task until its end. Where
@@ -99,6 +102,15 @@ impl Task {
             cell: Cell::default(),
             counters: Vec::new(),
             ahead: None,
+            waited_ns: None,
+        }
+    }
+
+    /// Its leader ended and is not reaped yet.
+    pub(crate) fn look_at_zombie(&mut self) {
+        match &mut self.watched {
+            Some(watched) => watched.load.look_at_zombie(self.pid, now_ns()),
+            None => self.waited_ns = run_delay_ns(self.pid.cast_unsigned()),
         }
     }
 
@@ -158,6 +170,8 @@ impl Task {
     pub(crate) fn bury(&mut self, reaped: &Reaped) {
         self.cell.look(self.pid);
         let now = now_ns();
+        let watched = self.watched.as_ref();
+        let wait_ns = watched.and_then(|watched| watched.load.wait_ns());
         let end = End {
             status: reaped.status,
             at_ns: now,
@@ -168,6 +182,8 @@ impl Task {
                 .watched
                 .as_ref()
                 .and_then(|watched| watched.peak_rss_bytes),
+            wait_ns: wait_ns.or(self.waited_ns),
+            cpu_use: None,
             counts: reaped.counts,
             leaked: self.cell.leaked.unwrap_or(0),
             survivors: 0,

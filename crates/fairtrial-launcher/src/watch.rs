@@ -1,13 +1,17 @@
 //! Limits of one running call: when to look, and what a look says. Pure but for the look itself.
 
 use fairtrial_exec::linux::cgroup::Leaf;
+use fairtrial_exec::linux::run_delay::processors;
 use fairtrial_exec::linux::tree_usage::{TreeUsage, tree_usage, usage_below};
 use fairtrial_exec::protocol::launcher::{Cause, LeafCounts, Watch};
 
 use crate::confine::Cell;
+use crate::load::Load;
 
 /// Between two looks at a tree's memory, processor time and processes.
 const SAMPLE_NS: u64 = 10_000_000;
+/// If it may be over its time sooner than that.
+const SHORTEST_SAMPLE_NS: u64 = 2_000_000;
 /// A hung interpreter gets this long to write its stacks.
 const DUMP_NS: u64 = 5_000_000;
 
@@ -23,6 +27,9 @@ pub(crate) struct Watched {
     pub(crate) generation: u32,
     next_sample_ns: Option<u64>,
     cpu_base_ns: u64,
+    pub(crate) load: Load,
+    /// When time is up, if only time with a processor counts.
+    guard_ns: Option<u64>,
     /// Largest tree seen.
     pub(crate) peak_rss_bytes: Option<u64>,
     /// Set once a limit was passed.
@@ -46,19 +53,30 @@ pub(crate) enum Due {
 
 impl Watched {
     pub(crate) fn new(watch: Watch, generation: u32, now_ns: u64, pid: i32, cell: &Cell) -> Self {
-        let samples =
-            watch.memory_bytes.is_some() || watch.cpu_ns.is_some() || watch.processes.is_some();
-        let cpu_base_ns = match (watch.cpu_ns, cell.counts()) {
-            (None, _) => 0,
-            (Some(_), Some(counts)) if counts.cpu_ns.is_some() => counts.cpu_ns.unwrap_or(0),
-            (Some(_), _) => usage(pid, cell).cpu_ns,
+        let samples = watch.memory_bytes.is_some()
+            || watch.cpu_ns.is_some()
+            || watch.processes.is_some()
+            || watch.cpu_timeout.is_some();
+        let leaf_ns = match watch.cpu_ns.is_some() || watch.cpu_timeout.is_some() {
+            true => cell.counts().and_then(|counts| counts.cpu_ns),
+            false => None,
         };
+        let tree_ns = || usage(pid, cell).cpu_ns;
+        let cpu_base_ns = match (watch.cpu_ns, leaf_ns) {
+            (None, _) => 0,
+            (Some(_), Some(leaf_ns)) => leaf_ns,
+            (Some(_), None) => tree_ns(),
+        };
+        let load = Load::new(watch.cpu_timeout, now_ns, pid, tree_ns, leaf_ns);
         let next_sample_ns = samples.then_some(now_ns + SAMPLE_NS);
+        let guard_ns = watch.deadline_ns.filter(|_| load.counts_cpu());
         Self {
             watch,
             generation,
             next_sample_ns,
             cpu_base_ns,
+            load,
+            guard_ns,
             peak_rss_bytes: None,
             kill_at_ns: None,
             seen: None,
@@ -90,21 +108,29 @@ impl Watched {
                 Due::Nothing
             };
         }
-        if self
-            .watch
-            .deadline_ns
-            .is_some_and(|deadline| now_ns >= deadline)
-        {
-            if self.watch.confirm {
-                self.kill_at_ns = Some(now_ns + CONFIRM_NS);
-                return Due::Warn(Cause::Timeout, None);
-            }
-            return self.deadline(now_ns);
+        let is_past = |deadline: Option<u64>| deadline.is_some_and(|at| now_ns >= at);
+        if let Some(guard_ns) = self.guard_ns.filter(|_| is_past(self.watch.deadline_ns)) {
+            let waited_ns = self.load.waited_ns(now_ns, pid, cell);
+            self.watch.deadline_ns = Some(guard_ns.saturating_add(waited_ns));
+        }
+        if is_past(self.watch.deadline_ns) {
+            return self.time_is_up(now_ns);
         }
         if self.next_sample_ns.is_some_and(|at| now_ns >= at) {
-            self.next_sample_ns = Some(now_ns + SAMPLE_NS);
             let leaf = cell.counts();
-            let usage = outside(cell).then(|| usage(pid, cell));
+            let leaf_ns = leaf.as_ref().and_then(|counts| counts.cpu_ns);
+            let counts_tree = self.load.counts_cpu() && leaf_ns.is_none();
+            let usage = (outside(cell) || counts_tree).then(|| usage(pid, cell));
+            self.load.look(now_ns, pid, cell);
+            let tree_ns = usage.map_or(0, |usage| usage.cpu_ns);
+            if self.load.is_over(tree_ns, leaf_ns, now_ns) {
+                return self.time_is_up(now_ns);
+            }
+            let soon_ns = self.load.may_be_over_in_ns(processors());
+            let sample_ns = soon_ns.map_or(SAMPLE_NS, |soon_ns| {
+                soon_ns.clamp(SHORTEST_SAMPLE_NS, SAMPLE_NS)
+            });
+            self.next_sample_ns = Some(now_ns + sample_ns);
             let by_leaf = leaf.as_ref().and_then(|counts| self.judge_leaf(counts));
             let passed = by_leaf.or_else(|| usage.and_then(|usage| self.judge(&usage)));
             if let Some(cause) = passed {
@@ -138,6 +164,14 @@ impl Watched {
         } else {
             Due::Nothing
         }
+    }
+
+    fn time_is_up(&mut self, now_ns: u64) -> Due {
+        if self.watch.confirm {
+            self.kill_at_ns = Some(now_ns + CONFIRM_NS);
+            return Due::Warn(Cause::Timeout, None);
+        }
+        self.deadline(now_ns)
     }
 
     fn deadline(&mut self, now_ns: u64) -> Due {
@@ -202,6 +236,7 @@ fn usage(pid: i32, cell: &Cell) -> TreeUsage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairtrial_exec::protocol::launcher::CpuTimeout;
 
     fn watched(watch: Watch) -> Watched {
         Watched::new(watch, 1, 0, i32::MAX, &Cell::default())
@@ -277,6 +312,40 @@ mod tests {
             call.due(SAMPLE_NS + CONFIRM_NS, mine, &Cell::default()),
             Due::Kill
         );
+    }
+
+    /// FA-14
+    #[test]
+    fn processor_time_ends_a_call_however_long_it_took() {
+        let mut call = watched(Watch {
+            deadline_ns: Some(u64::MAX),
+            cpu_timeout: Some(CpuTimeout {
+                limit_ns: 0,
+                most_ns: 0,
+                before_ns: Some(0),
+            }),
+            ..Watch::default()
+        });
+        let mine = std::process::id().cast_signed();
+        let due = call.due(SAMPLE_NS, mine, &Cell::default());
+        assert_eq!(due, Due::Stop(Cause::Timeout));
+    }
+
+    /// FA-14
+    #[test]
+    fn a_sleeper_is_stopped_by_the_guard() {
+        let mut call = watched(Watch {
+            deadline_ns: Some(100),
+            cpu_timeout: Some(CpuTimeout {
+                limit_ns: u64::MAX,
+                most_ns: u64::MAX,
+                before_ns: Some(0),
+            }),
+            ..Watch::default()
+        });
+        let nobody = Cell::default();
+        assert_eq!(call.due(99, i32::MAX, &nobody), Due::Nothing);
+        assert_eq!(call.due(100, i32::MAX, &nobody), Due::Stop(Cause::Timeout));
     }
 
     /// SB-7

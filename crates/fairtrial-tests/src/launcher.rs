@@ -159,5 +159,6 @@ pub fn program(argv: &[&str]) -> Program {
         self_test: None,
         nest: false,
         counted: Vec::new(),
+        alone: false,
     }
 }

@@ -16,7 +16,7 @@ from time import process_time_ns as _process_time_ns
 
 _U32 = _Struct("<I")
 _KIND_AND_SIZE = _Struct("<BQ")
-_USAGE = _Struct("<QQ")
+_USAGE = _CLOCKS = _Struct("<QQ")
 _IOV_MAX = 1024
 _TICK_NS = 10_000_000
 _getrusage, _RUSAGE_SELF = _resource.getrusage, _resource.RUSAGE_SELF
@@ -157,7 +157,7 @@ class Worker:
                 if kind == AHEAD and not self.claim():
                     self.channel.send(SKIPPED, generation)
                     continue
-                self.channel.send(ACK, generation, _SIZE.pack(_monotonic_ns()))
+                self.channel.send(ACK, generation, _CLOCKS.pack(_monotonic_ns(), _process_time_ns()))
                 if not self.answer(generation, payload):
                     break
         except BaseException:

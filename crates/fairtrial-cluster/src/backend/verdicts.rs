@@ -44,6 +44,7 @@ pub fn unrun(verdict: Verdict, kind: &str, message: &str) -> Outcome {
             mode: "queued",
             ..InForce::default()
         },
+        tried_alone: None,
         upper: None,
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairtrial_exec::{
-    Arguments, Call, CommandWork, HostTerms, PickledWork, PythonTerms, SourceWork, Work,
+    Arguments, Call, CommandWork, HostTerms, PickledWork, PythonTerms, SourceWork, Time, Work,
 };
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +58,9 @@ pub(super) struct CallRecord {
     pub(super) packed_cwd: Option<Blob>,
     #[serde(default, skip_serializing_if = "is_default")]
     timeout_ns: Option<u64>,
+    /// What the timeout counts, if not wall time.
+    #[serde(default, skip_serializing_if = "is_default")]
+    time: Option<String>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) queue_timeout_ns: Option<u64>,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -214,6 +217,7 @@ impl CallRecord {
             },
             packed_cwd: cwd,
             timeout_ns: call.timeout.map(nanoseconds),
+            time: (call.time != Time::default()).then(|| call.time.to_string()),
             queue_timeout_ns: call.queue_timeout.map(nanoseconds),
             term_grace_ns: nanoseconds(call.term_grace),
             cancel_grace_ns: nanoseconds(call.cancel_grace),
@@ -251,6 +255,9 @@ impl CallRecord {
         call.env = env.collect::<BTreeMap<_, _>>();
         call.cwd = cwd;
         call.timeout = self.timeout_ns.map(Duration::from_nanos);
+        if let Some(time) = &self.time {
+            call.time = time.parse().ok()?;
+        }
         // The server sees to it: the agent's own queue is empty.
         call.queue_timeout = None;
         call.term_grace = Duration::from_nanos(self.term_grace_ns);

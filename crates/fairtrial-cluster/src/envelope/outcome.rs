@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fairtrial_exec::{
-    Body, Captured, Counters, EncodedValue, ErrorReport, Exit, InForce, KilledBy, MeasuredBy,
-    Mechanism, Metrics, Outcome, PeakSource, State, Verdict,
+    Body, Captured, Counters, EncodedValue, ErrorReport, Exit, FirstRun, InForce, KilledBy, Margin,
+    MeasuredBy, Mechanism, Metrics, Outcome, PeakSource, State, Verdict, WaitSource,
 };
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +39,15 @@ pub struct OutcomeRecord {
     stderr: StreamRecord,
     metrics: MetricsRecord,
     in_force: InForceRecord,
+    #[serde(default, skip_serializing_if = "is_default")]
+    tried_alone: Option<FirstRunRecord>,
+}
+
+/// As [`FirstRun`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct FirstRunRecord {
+    verdict: String,
+    metrics: MetricsRecord,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,6 +93,16 @@ struct MetricsRecord {
     base_rss_bytes: Option<u64>,
     leaked_processes: Option<u64>,
     measured_by: Option<String>,
+    wait_ns: Option<u64>,
+    wait_source: Option<String>,
+    margin: Option<MarginRecord>,
+}
+
+/// As [`Margin`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct MarginRecord {
+    limit: String,
+    used: f64,
 }
 
 /// Of the mechanisms only those that are not enforced: the digest stands for all.
@@ -149,6 +168,10 @@ impl OutcomeRecord {
             stderr: stream(&outcome.stderr),
             metrics: MetricsRecord::of(outcome.metrics),
             in_force: InForceRecord::of(&outcome.in_force),
+            tried_alone: outcome.tried_alone.map(|first| FirstRunRecord {
+                verdict: first.verdict.name().to_owned(),
+                metrics: MetricsRecord::of(first.metrics),
+            }),
         }
     }
 
@@ -230,10 +253,15 @@ impl OutcomeRecord {
             })
         };
         let exit = self.exit_code.map(Exit::Code);
+        let tried_alone = match &self.tried_alone {
+            Some(first) => Some(Box::new(FirstRun {
+                verdict: verdict(&first.verdict)?,
+                metrics: first.metrics.to_metrics()?,
+            })),
+            None => None,
+        };
         Some(Outcome {
-            verdict: Verdict::ALL
-                .into_iter()
-                .find(|verdict| verdict.name() == self.verdict)?,
+            verdict: verdict(&self.verdict)?,
             value,
             error,
             exit: exit.or(self.exit_signal.map(Exit::Signal)),
@@ -242,9 +270,15 @@ impl OutcomeRecord {
             stderr: stream(&self.stderr)?,
             metrics: self.metrics.to_metrics()?,
             in_force: self.in_force.to_in_force()?,
+            tried_alone,
             upper: None,
         })
     }
+}
+
+fn verdict(name: &str) -> Option<Verdict> {
+    let mut all = Verdict::ALL.into_iter();
+    all.find(|verdict| verdict.name() == name)
 }
 
 /// The beginning of a text, of so many bytes at most.
@@ -284,6 +318,12 @@ impl MetricsRecord {
             base_rss_bytes: metrics.base_rss_bytes,
             leaked_processes: metrics.leaked_processes,
             measured_by: metrics.measured_by.map(|by| by.to_string()),
+            wait_ns: metrics.wait_ns,
+            wait_source: metrics.wait_source.map(|source| source.to_string()),
+            margin: metrics.margin.map(|margin| MarginRecord {
+                limit: margin.limit,
+                used: margin.used,
+            }),
         }
     }
 
@@ -312,6 +352,12 @@ impl MetricsRecord {
                 self.measured_by.as_deref(),
                 [MeasuredBy::Engine, MeasuredBy::Worker],
             )?,
+            wait_ns: self.wait_ns,
+            wait_source: named(self.wait_source.as_deref(), [WaitSource::Schedstat])?,
+            margin: self.margin.as_ref().map(|margin| Margin {
+                limit: margin.limit.clone(),
+                used: margin.used,
+            }),
             counted: Vec::new(), // only what is measured on this machine is counted
         })
     }

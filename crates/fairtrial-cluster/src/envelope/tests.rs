@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairtrial_exec::{
-    Arguments, Body, Call, Captured, Counters, EncodedValue, ErrorReport, Exit, HostTerms, InForce,
-    Isolation, KilledBy, Level, MeasuredBy, Mechanism, Metrics, Outcome, PeakSource, PickledWork,
-    PythonTerms, Resource, ResultFormat, Sandbox, State, Verdict, Work,
+    Arguments, Body, Call, Captured, Counters, EncodedValue, ErrorReport, Exit, FirstRun,
+    HostTerms, InForce, Isolation, KilledBy, Level, Margin, MeasuredBy, Mechanism, Metrics,
+    Outcome, PeakSource, PickledWork, PythonTerms, Resource, ResultFormat, Sandbox, State, Time,
+    Verdict, WaitSource, Work,
 };
 
 use super::*;
@@ -47,6 +48,7 @@ fn everything() -> Call {
     call.env.insert("GONE".into(), None);
     call.cwd = Some("/tmp".into());
     call.timeout = Some(Duration::from_millis(1500));
+    call.time = Time::Cpu;
     call.term_grace = Duration::from_millis(20);
     call.cancel_grace = Duration::from_millis(30);
     call.limits.cpu = Some(Duration::from_secs(3));
@@ -172,6 +174,12 @@ fn outcome(value: Vec<u8>, output: usize) -> Outcome {
             peak_source: Some(PeakSource::Cgroup),
             worker_id: Some("abc".into()),
             measured_by: Some(MeasuredBy::Worker),
+            wait_ns: Some(7),
+            wait_source: Some(WaitSource::Schedstat),
+            margin: Some(Margin {
+                limit: "timeout_s".into(),
+                used: 1.5,
+            }),
             ..Metrics::default()
         },
         in_force: InForce {
@@ -185,6 +193,13 @@ fn outcome(value: Vec<u8>, output: usize) -> Outcome {
             },
             ..InForce::default()
         },
+        tried_alone: Some(Box::new(FirstRun {
+            verdict: Verdict::Timeout,
+            metrics: Metrics {
+                wait_ns: Some(9),
+                ..Metrics::default()
+            },
+        })),
         upper: None,
     }
 }

@@ -67,6 +67,7 @@ fn outcome(value: Vec<u8>) -> Outcome {
         stderr: Captured::default(),
         metrics: Metrics::default(),
         in_force: InForce::default(),
+        tried_alone: None,
         upper: None,
     }
 }

@@ -5,6 +5,7 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Their numbers, in order, for the calling thread. Those that the kernel does not tell are not to be used.
+#[cfg(feature = "engine")]
 #[must_use]
 pub(crate) fn allowed() -> Vec<usize> {
     of(None).unwrap_or_default()
@@ -27,6 +28,7 @@ pub fn set(thread: Option<Pid>, cpus: &[usize]) -> io::Result<()> {
 }
 
 /// Numbers in order as people write them: `0-3,6`.
+#[cfg(feature = "engine")]
 #[must_use]
 pub(crate) fn ranges(numbers: &[usize]) -> String {
     let runs = numbers.chunk_by(|a, b| a + 1 == *b);
@@ -40,6 +42,7 @@ pub(crate) fn ranges(numbers: &[usize]) -> String {
 }
 
 /// The reverse of `ranges`, as the kernel writes it in its files.
+#[cfg(feature = "engine")]
 #[must_use]
 pub(crate) fn parse_ranges(text: &str) -> Option<Vec<usize>> {
     let mut numbers = Vec::new();
@@ -51,7 +54,7 @@ pub(crate) fn parse_ranges(text: &str) -> Option<Vec<usize>> {
     Some(numbers)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "engine"))]
 mod tests {
     use super::*;
 

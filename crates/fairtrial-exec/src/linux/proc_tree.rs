@@ -32,6 +32,12 @@ pub fn children(pid: u32) -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
+/// The threads of a process; none if it is gone.
+#[must_use]
+pub fn threads(pid: u32) -> Vec<u32> {
+    numbers_in(&format!("/proc/{pid}/task")).unwrap_or_default()
+}
+
 /// Children, their children and so on, parents before children; not the process itself.
 pub fn descendants(pid: u32) -> io::Result<Vec<u32>> {
     if kernel_lists_children() {

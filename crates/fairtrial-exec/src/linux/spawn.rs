@@ -171,9 +171,9 @@ pub fn open_child(pid: i32) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// What a child wrote before its program began, once it has closed the pipe: its clock just before exec (none if it did
+/// What a child wrote before its program began, once it has closed the pipe: its clocks just before exec (none if it did
 /// not get so far), or which step failed and why.
-pub fn read_report(report: &OwnedFd) -> Result<Option<u64>, (Step, i32)> {
+pub fn read_report(report: &OwnedFd) -> Result<Option<Stamp>, (Step, i32)> {
     let mut bytes = [0; STAMP_BYTES + FAILURE_BYTES];
     let count = rustix::io::read(report, &mut bytes).unwrap_or(0);
     let (stamp, failure) = match count % STAMP_BYTES {
@@ -185,11 +185,49 @@ pub fn read_report(report: &OwnedFd) -> Result<Option<u64>, (Step, i32)> {
             Step::from_byte(*step).unwrap_or(Step::Clone),
             i32::from_le_bytes(errno.try_into().expect("four bytes")),
         )),
-        [] => Ok(stamp.try_into().ok().map(u64::from_le_bytes)),
+        [] => Ok(stamp.try_into().ok().map(Stamp::from_bytes)),
     }
 }
 
-const STAMP_BYTES: usize = 8;
+/// A child's clocks just before its program begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The monotonic clock.
+    pub at_ns: u64,
+    /// Processor time that it has used.
+    pub used_ns: u64,
+}
+
+impl Stamp {
+    /// Allocates nothing, for the child is a copy of a process.
+    fn now() -> Self {
+        let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        Self {
+            at_ns: now_ns(),
+            used_ns: used.tv_sec.unsigned_abs() * 1_000_000_000 + used.tv_nsec.unsigned_abs(),
+        }
+    }
+
+    fn to_bytes(self) -> [u8; STAMP_BYTES] {
+        let mut bytes = [0; STAMP_BYTES];
+        bytes[..8].copy_from_slice(&self.at_ns.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.used_ns.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: [u8; STAMP_BYTES]) -> Self {
+        let number = |at: usize| {
+            let word = bytes[at..].first_chunk().expect("two numbers are read");
+            u64::from_le_bytes(*word)
+        };
+        Self {
+            at_ns: number(0),
+            used_ns: number(8),
+        }
+    }
+}
+
+const STAMP_BYTES: usize = 16;
 const FAILURE_BYTES: usize = 5;
 
 /// Everything the child needs, allocated before it exists.
@@ -246,7 +284,7 @@ impl Prepared {
         }
         let prepared = self.prepare_child(parent);
         if prepared.is_ok() {
-            let stamp = now_ns().to_le_bytes();
+            let stamp = Stamp::now().to_bytes();
             // SAFETY: a plain system call on a live local buffer.
             unsafe { libc::write(report, stamp.as_ptr().cast(), stamp.len()) };
         }

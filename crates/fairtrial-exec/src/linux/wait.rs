@@ -52,12 +52,33 @@ impl Counts {
     }
 }
 
+/// A child that has ended and can still be looked at: it is not reaped.
+pub fn any_ended() -> io::Result<Option<i32>> {
+    let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `info` is a live local; WNOWAIT leaves the child waitable, WNOHANG never blocks.
+    if unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), flags) } != 0 {
+        return match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+            error => Err(error),
+        };
+    }
+    // SAFETY: all-zero is a valid siginfo_t, and `si_pid` is the field waitid fills; 0 means nothing has ended.
+    let pid = unsafe { info.assume_init().si_pid() };
+    Ok((pid != 0).then_some(pid))
+}
+
 /// Reaps one child that has ended, if there is one.
 pub fn reap_any() -> io::Result<Option<Reaped>> {
+    reap(-1)
+}
+
+/// Reaps this child if it has ended.
+pub fn reap(child: i32) -> io::Result<Option<Reaped>> {
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: both pointers are to live local variables; WNOHANG never blocks.
-    let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, usage.as_mut_ptr()) };
+    let pid = unsafe { libc::wait4(child, &raw mut status, libc::WNOHANG, usage.as_mut_ptr()) };
     match pid {
         0 => Ok(None),
         -1 => match io::Error::last_os_error() {

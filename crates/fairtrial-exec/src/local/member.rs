@@ -48,6 +48,8 @@ pub(super) struct Member {
     pub(super) spoilt: bool,
     /// Observers know of it.
     pub(super) told: bool,
+    /// A call that it has may run for ever.
+    pub(super) endless: bool,
     /// What it was confined by when it was made.
     pub(super) terms: Option<Terms>,
 }
@@ -55,6 +57,11 @@ pub(super) struct Member {
 impl Member {
     pub(super) fn is_idle(&self) -> bool {
         self.calls.is_empty() && !self.leaving
+    }
+
+    /// Whether it may never be done with what it runs.
+    pub(super) fn is_endless(&self) -> bool {
+        self.endless && !self.calls.is_empty()
     }
 
     /// Whether its calls are so short that it should have the next ones before it asks (EX-30).

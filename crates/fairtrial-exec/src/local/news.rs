@@ -13,7 +13,7 @@ use crate::config::HOST_LOG;
 use crate::dispatch::{Answer, Dispatch, Finished, PoolNews, Unstarted, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, Event, ExitReason};
-use crate::outcome::ErrorReport;
+use crate::outcome::{ErrorReport, FirstRun, Outcome};
 use crate::protocol::launcher::Step;
 use crate::verdict::Verdict;
 use crate::worker::judge::words::exit_name;
@@ -103,10 +103,12 @@ impl Pool {
             dispatch,
             answer,
             lives,
+            in_doubt,
             rss_growth,
         } = finished;
         self.running.remove(&dispatch.id);
         self.room.call_ended();
+        self.alone.take_if(|alone| *alone == dispatch.id);
         if let Some(member) = self.workers.get_mut(&worker) {
             member.calls.retain(|call| *call != dispatch.id);
             member.since = Instant::now();
@@ -134,12 +136,27 @@ impl Pool {
             let lane = self.lane(&dispatch);
             return self.try_with_new_scratch(lane, dispatch);
         }
-        self.unwanted.remove(&dispatch.id);
-        self.resolve(dispatch, answer);
+        let unwanted = self.unwanted.remove(&dispatch.id);
+        match answer {
+            Ok(outcome) if in_doubt && !unwanted => self.run_again(dispatch, outcome),
+            answer => self.resolve(dispatch, answer),
+        }
+    }
+
+    /// It timed out while others used the processors: what it comes to alone counts.
+    fn run_again(&mut self, mut dispatch: Dispatch, outcome: Outcome) {
+        let Outcome {
+            verdict, metrics, ..
+        } = outcome;
+        dispatch.first = Some(Box::new(FirstRun { verdict, metrics }));
+        dispatch.queue_deadline = None; // it has had its turn
+        let lane = self.lane(&dispatch);
+        self.enqueue(lane, dispatch);
     }
 
     fn unstarted(&mut self, worker: WorkerNumber, dispatch: Dispatch, why: Unstarted) {
         self.running.remove(&dispatch.id);
+        self.alone.take_if(|alone| *alone == dispatch.id);
         if let Some(member) = self.workers.get_mut(&worker) {
             member.calls.retain(|call| *call != dispatch.id);
             member.leaving = true;

@@ -15,10 +15,10 @@ use super::room::Room;
 use super::vigil::Vigil;
 use crate::aside::aside;
 use crate::backend::Shutdown;
-use crate::call::Isolation;
+use crate::call::{Isolation, Time};
 use crate::capture::Captured;
 use crate::clock::{after, until};
-use crate::config::{HOST_LOG, LocalConfig};
+use crate::config::{HOST_LOG, LocalConfig, available_cpus};
 use crate::dispatch::{Answer, Dispatch, PoolNews, Site, WorkerNumber};
 use crate::event::{CallId, Event, ExitReason};
 use crate::linux::monotonic::now_ns;
@@ -84,6 +84,10 @@ pub(crate) struct Pool {
     pub(super) running: HashMap<CallId, WorkerNumber>,
     /// Running calls that were cancelled: should one come back unbegun, it is not run.
     pub(super) unwanted: HashSet<CallId>,
+    /// The call that has a processor to itself.
+    pub(super) alone: Option<CallId>,
+    /// It has been told that calls count processor time while there are more slots than processors.
+    crowded: bool,
     pub(super) numbers: u64,
     pub(super) generation: u32,
     pub(super) id_base: u64,
@@ -147,6 +151,8 @@ impl Pool {
             workers: HashMap::new(),
             running: HashMap::new(),
             unwanted: HashSet::new(),
+            alone: None,
+            crowded: false,
             numbers: 0,
             generation: 0,
             id_base: crate::locked_dir::random(),
@@ -207,11 +213,26 @@ impl Pool {
             .call
             .queue_timeout
             .and_then(|wait| after(Instant::now(), wait));
+        if dispatch.call.time == Time::Cpu {
+            self.warn_if_crowded();
+        }
         if dispatch.call.sandbox.level > Level::None && !self.confined {
             self.confined = true;
             tokio::task::spawn_local(aside(sweep_cgroups));
         }
         self.enter_queue(dispatch);
+    }
+
+    /// Once: it costs time, for what is in doubt is run again.
+    fn warn_if_crowded(&mut self) {
+        let (slots, cpus) = (self.config.max_workers, available_cpus());
+        if slots > cpus && !std::mem::replace(&mut self.crowded, true) {
+            log::warn!(
+                target: HOST_LOG,
+                "{slots} calls run at a time on {cpus} processors: verdicts count processor time, but calls that time \
+                 out beside others are run again alone, one after the other"
+            );
+        }
     }
 
     pub(super) fn enter_queue(&mut self, dispatch: Dispatch) {
@@ -225,7 +246,10 @@ impl Pool {
         if let Some(at) = dispatch.queue_deadline {
             self.queue_deadlines.insert((at, dispatch.id));
         }
-        self.queue.push(lane, dispatch.id, dispatch);
+        match dispatch.first {
+            Some(_) => self.queue.push_alone(lane, dispatch.id, dispatch),
+            None => self.queue.push(lane, dispatch.id, dispatch),
+        }
     }
 
     pub(super) fn lane(&mut self, dispatch: &Dispatch) -> Lane {
@@ -483,6 +507,7 @@ impl Pool {
                 ..Metrics::default()
             },
             in_force: in_force(&dispatch.call, mode_of(&dispatch), &self.means),
+            tried_alone: None,
             upper: None,
         };
         self.resolve(dispatch, Ok(outcome));

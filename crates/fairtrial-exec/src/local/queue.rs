@@ -17,6 +17,8 @@ pub(crate) const COMMANDS: Lane = Lane(0);
 pub(crate) struct Queue<T = Dispatch> {
     lanes: BTreeMap<Lane, BTreeMap<CallId, T>>,
     lane_of: HashMap<CallId, Lane>,
+    /// Those that run alone, one after the other.
+    alone: BTreeMap<CallId, (Lane, T)>,
 }
 
 impl<T> Default for Queue<T> {
@@ -24,6 +26,7 @@ impl<T> Default for Queue<T> {
         Self {
             lanes: BTreeMap::new(),
             lane_of: HashMap::new(),
+            alone: BTreeMap::new(),
         }
     }
 }
@@ -32,6 +35,22 @@ impl<T> Queue<T> {
     pub(crate) fn push(&mut self, lane: Lane, id: CallId, call: T) {
         self.lanes.entry(lane).or_default().insert(id, call);
         self.lane_of.insert(id, lane);
+    }
+
+    /// A call that is to run alone.
+    pub(crate) fn push_alone(&mut self, lane: Lane, id: CallId, call: T) {
+        self.alone.insert(id, (lane, call));
+    }
+
+    /// The oldest call that is to run alone, if its lane can start one.
+    pub(crate) fn pop_alone(&mut self, can_start: impl Fn(Lane) -> bool) -> Option<(Lane, T)> {
+        let first = self.alone.first_entry()?;
+        can_start(first.get().0).then(|| first.remove())
+    }
+
+    /// Whether some are to run alone.
+    pub(crate) fn has_alone(&self) -> bool {
+        !self.alone.is_empty()
     }
 
     /// The oldest call among the lanes that can start one.
@@ -53,6 +72,9 @@ impl<T> Queue<T> {
 
     /// Takes a call out, wherever it stands.
     pub(crate) fn remove(&mut self, id: CallId) -> Option<T> {
+        if let Some((_, call)) = self.alone.remove(&id) {
+            return Some(call);
+        }
         let lane = self.lane_of.remove(&id)?;
         let calls = self.lanes.get_mut(&lane)?;
         let call = calls.remove(&id);
@@ -65,38 +87,52 @@ impl<T> Queue<T> {
     /// Takes out all calls of a lane.
     pub(crate) fn drain(&mut self, lane: Lane) -> Vec<T> {
         let calls = self.lanes.remove(&lane).unwrap_or_default();
-        calls
-            .into_iter()
+        let calls = calls.into_iter();
+        let mut calls: Vec<T> = calls
             .map(|(id, call)| (self.lane_of.remove(&id), call).1)
-            .collect()
+            .collect();
+        let alone = self.alone.extract_if(.., |_, (of, _)| *of == lane);
+        calls.extend(alone.map(|(_, (_, call))| call));
+        calls
     }
 
     /// Takes out everything.
     pub(crate) fn drain_all(&mut self) -> Vec<T> {
         self.lane_of.clear();
+        let alone = std::mem::take(&mut self.alone).into_values();
         std::mem::take(&mut self.lanes)
             .into_values()
             .flat_map(BTreeMap::into_values)
+            .chain(alone.map(|(_, call)| call))
             .collect()
     }
 
     /// Lanes with calls waiting, the one with the oldest call first.
     pub(crate) fn lanes(&self) -> Vec<Lane> {
-        let mut heads: Vec<_> = self
+        let heads = self
             .lanes
             .iter()
-            .filter_map(|(lane, calls)| Some((*calls.first_key_value()?.0, *lane)))
+            .filter_map(|(lane, calls)| Some((*calls.first_key_value()?.0, *lane)));
+        let alone = self.alone.first_key_value();
+        let mut heads: Vec<_> = heads
+            .chain(alone.map(|(id, (lane, _))| (*id, *lane)))
             .collect();
         heads.sort_unstable();
-        heads.into_iter().map(|(_, lane)| lane).collect()
+        let mut lanes: Vec<Lane> = Vec::with_capacity(heads.len());
+        for (_, lane) in heads {
+            if !lanes.contains(&lane) {
+                lanes.push(lane);
+            }
+        }
+        lanes
     }
 
     pub(crate) fn has(&self, lane: Lane) -> bool {
-        self.lanes.contains_key(&lane)
+        self.lanes.contains_key(&lane) || self.alone.values().any(|(of, _)| *of == lane)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.lanes.is_empty()
+        self.lanes.is_empty() && self.alone.is_empty()
     }
 }
 
@@ -129,6 +165,26 @@ mod tests {
         let (lane, id) = queue.pop(|_| true).unwrap();
         queue.push(lane, CallId(id), id);
         assert_eq!(queue.pop(|_| true), Some((Lane(1), 1)));
+    }
+
+    /// FA-15
+    #[test]
+    fn what_runs_alone_waits_apart_and_is_found_like_the_rest() {
+        let mut queue = queue(&[(1, 1), (2, 4)]);
+        queue.push_alone(Lane(2), CallId(3), 3);
+        queue.push_alone(Lane(1), CallId(2), 2);
+        assert_eq!(queue.pop_alone(|lane| lane == Lane(2)), None); // in order
+        assert_eq!(queue.pop(|_| true), Some((Lane(1), 1)));
+        assert_eq!(queue.lanes(), [Lane(1), Lane(2)]);
+        assert_eq!(queue.pop_alone(|_| true), Some((Lane(1), 2)));
+        assert!(queue.has_alone() && !queue.has(Lane(1)));
+        assert_eq!(queue.drain(Lane(2)), [4, 3]);
+        queue.push_alone(Lane(2), CallId(5), 5);
+        assert!(!queue.is_empty());
+        assert_eq!(queue.remove(CallId(5)), Some(5));
+        queue.push_alone(Lane(2), CallId(6), 6);
+        assert_eq!(queue.drain_all(), [6]);
+        assert!(queue.is_empty() && !queue.has_alone());
     }
 
     #[test]

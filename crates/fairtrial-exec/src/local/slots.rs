@@ -11,7 +11,8 @@ use super::member::Member;
 use super::pool::{Pool, cancelled, mode_of};
 use super::queue::{COMMANDS, Lane};
 use super::start::{self, Identity, Mailbox, NotStarted};
-use crate::config::Recycle;
+use crate::call::Time;
+use crate::config::{Recycle, available_cpus};
 use crate::dispatch::{Dispatch, Site, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, ExitReason};
@@ -20,6 +21,32 @@ use crate::sandbox::Terms;
 use crate::verdict::Verdict;
 use crate::worker::Mode;
 use crate::worker::drive::ToWorker;
+
+/// A call as a worker is given it.
+struct Given {
+    call: CallId,
+    /// It has no timeout.
+    endless: bool,
+    /// It runs alone.
+    alone: bool,
+}
+
+impl Given {
+    fn of(dispatch: &Dispatch) -> Self {
+        Self {
+            call: dispatch.id,
+            endless: dispatch.call.timeout.is_none(),
+            alone: dispatch.first.is_some(),
+        }
+    }
+}
+
+/// Who may start.
+enum Turn {
+    Anyone,
+    AloneFirst,
+    Nobody,
+}
 
 impl Pool {
     /// Gives free slots to the oldest calls that can start, and warms interpreters for those that cannot yet.
@@ -39,7 +66,15 @@ impl Pool {
             let ready = |lane: Lane| {
                 lane == COMMANDS || matches!(lanes[&lane].zygote, ZygoteState::Ready { .. })
             };
-            let Some((lane, dispatch)) = self.queue.pop(ready) else {
+            let next = match self.turn() {
+                Turn::Anyone => self.queue.pop(ready),
+                Turn::AloneFirst => match self.queue.pop_alone(ready) {
+                    None => self.queue.pop(ready),
+                    alone => alone,
+                },
+                Turn::Nobody => None,
+            };
+            let Some((lane, dispatch)) = next else {
                 return;
             };
             if let Some(dispatch) = self.if_wanted(dispatch) {
@@ -47,6 +82,21 @@ impl Pool {
             }
         }
         self.send_ahead();
+    }
+
+    /// Who may start now. With processors to spare one call at a time runs alone while others go on beside it; with a
+    /// single one it needs that, and others wait until it is done, unless they would wait for a call without a timeout.
+    fn turn(&self) -> Turn {
+        if self.alone.is_none() && !self.queue.has_alone() {
+            return Turn::Anyone;
+        }
+        match (self.alone, available_cpus()) {
+            (None, 2..) => Turn::AloneFirst,
+            (Some(_), 2..) => Turn::Anyone,
+            (None, _) if self.running.is_empty() => Turn::AloneFirst,
+            (None, _) if self.workers.values().any(Member::is_endless) => Turn::Anyone,
+            _ => Turn::Nobody,
+        }
     }
 
     /// A call that is about to start, unless nobody wants it any more.
@@ -76,6 +126,7 @@ impl Pool {
                 let goes = |dispatch: &Dispatch| {
                     mode_of(dispatch) == Mode::Reuse
                         && dispatch.call.queue_timeout.is_none()
+                        && dispatch.call.time == Time::Wall
                         && !dispatch.goes_alone
                 };
                 let Some(dispatch) = self.queue.pop_if(lane, goes) else {
@@ -84,8 +135,8 @@ impl Pool {
                 let Some(dispatch) = self.if_wanted(dispatch) else {
                     continue;
                 };
-                let (id, generation) = (dispatch.id, self.next_generation());
-                self.give(number, id);
+                let generation = self.next_generation();
+                self.give(number, &Given::of(&dispatch));
                 let message = ToWorker::Ahead {
                     dispatch,
                     generation,
@@ -132,6 +183,7 @@ impl Pool {
     /// A call left its worker unbegun: back to its place in the queue, unless nobody wants it.
     pub(super) fn come_back(&mut self, worker: WorkerNumber, dispatch: Dispatch) {
         self.running.remove(&dispatch.id);
+        self.alone.take_if(|alone| *alone == dispatch.id);
         let lane = self.lane(&dispatch);
         if let Some(member) = self.workers.get_mut(&worker) {
             member.calls.retain(|call| *call != dispatch.id);
@@ -166,9 +218,14 @@ impl Pool {
             _ => return self.start_command(site, dispatch),
         };
         let terms = Terms::of(&dispatch.call);
-        let worker = match self.idle_worker(lane, mode, terms.as_ref()) {
+        let alone = dispatch.first.is_some();
+        let idle = match alone {
+            true => None, // it is to be born where it runs
+            false => self.idle_worker(lane, mode, terms.as_ref()),
+        };
+        let worker = match idle {
             Some(worker) => worker,
-            None => match self.fork_for_call(site, lane, zygote, mode, terms) {
+            None => match self.fork_for_call(site, lane, zygote, mode, terms, alone) {
                 Ok(worker) => worker,
                 Err(source) => {
                     return self.try_again(lane, dispatch, "making its channels".into(), source);
@@ -183,12 +240,13 @@ impl Pool {
 
     fn start_command(&mut self, site: &Site, dispatch: Dispatch) {
         self.make_room();
-        let (call, identity, generation) = (dispatch.id, self.identity(), self.next_generation());
+        let (identity, generation) = (self.identity(), self.next_generation());
+        let given = Given::of(&dispatch);
         let (number, id) = (identity.number, identity.id.clone());
         match start::command(site, identity, dispatch, generation) {
             Ok(mailbox) => {
                 self.add_member(number, id, COMMANDS, Mode::Command, mailbox);
-                self.give(number, call);
+                self.give(number, &given);
             }
             Err(not_started) => {
                 let NotStarted { dispatch, error } = *not_started;
@@ -209,6 +267,7 @@ impl Pool {
         zygote: TaskId,
         mode: Mode,
         terms: Option<Terms>,
+        alone: bool,
     ) -> io::Result<WorkerNumber> {
         let identity = self.identity();
         let (number, id) = (identity.number, identity.id.clone());
@@ -229,6 +288,7 @@ impl Pool {
             identity,
             terms.as_ref(),
             &paths,
+            alone,
         )?;
         self.add_member(number, id, lane, mode, mailbox);
         if let Some(member) = self.workers.get_mut(&number) {
@@ -244,9 +304,10 @@ impl Pool {
         zygote: TaskId,
         mode: Mode,
         terms: Option<Terms>,
+        alone: bool,
     ) -> io::Result<WorkerNumber> {
         self.make_room();
-        self.fork(site, lane, zygote, mode, terms)
+        self.fork(site, lane, zygote, mode, terms, alone)
     }
 
     /// From a key's second call on, the next `fresh` worker is forked as soon as one has replied: a fork is most of a
@@ -283,7 +344,8 @@ impl Pool {
         }
         if fits != Some(true) {
             // Without one the next call forks its own, and says what is wrong if it cannot.
-            self.fork(&site, lane, zygote, Mode::Fresh, terms).ok();
+            self.fork(&site, lane, zygote, Mode::Fresh, terms, false)
+                .ok();
         }
     }
 
@@ -331,24 +393,30 @@ impl Pool {
             blamed: false,
             spoilt: false,
             told: false,
+            endless: false,
             terms: None,
         };
         self.workers.insert(number, member);
     }
 
-    fn give(&mut self, worker: WorkerNumber, call: CallId) {
+    fn give(&mut self, worker: WorkerNumber, given: &Given) {
         if let Some(member) = self.workers.get_mut(&worker) {
             if member.calls.is_empty() {
                 member.since = Instant::now();
+                member.endless = false;
             }
-            member.calls.push(call);
-            self.running.insert(call, worker);
+            member.endless |= given.endless;
+            member.calls.push(given.call);
+            self.running.insert(given.call, worker);
+            if given.alone {
+                self.alone = Some(given.call);
+            }
         }
     }
 
     fn assign(&mut self, worker: WorkerNumber, dispatch: Dispatch) {
-        let (call, generation) = (dispatch.id, self.next_generation());
-        self.give(worker, call);
+        let generation = self.next_generation();
+        self.give(worker, &Given::of(&dispatch));
         let Some(member) = self.workers.get_mut(&worker) else {
             return;
         };

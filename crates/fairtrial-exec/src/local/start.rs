@@ -39,6 +39,7 @@ pub(crate) fn fork(
     identity: Identity,
     terms: Option<&Terms>,
     paths: &[PathBuf],
+    alone: bool,
 ) -> io::Result<Mailbox> {
     let (ours, theirs) = crate::linux::socket::pair_stream()?;
     let (stdout, stdout_theirs) = Output::open(Stream::Stdout)?;
@@ -67,6 +68,7 @@ pub(crate) fn fork(
         task: worker.task,
         zygote,
         confine: confine.map(Box::new),
+        alone,
     };
     site.launcher
         .send(fork, vec![theirs, stdout_theirs, stderr_theirs]);
@@ -138,7 +140,8 @@ impl CommandParts {
             return Err(EngineError::io(attempt)(problem));
         }
         let (stdin, stdin_theirs) = input(dispatch).map_err(channels)?;
-        let program = program(site, &dispatch.call, &identity.id, scratch.path());
+        let mut program = program(site, &dispatch.call, &identity.id, scratch.path());
+        program.alone = dispatch.first.is_some();
         let fds = vec![stdin_theirs, stdout_theirs, stderr_theirs];
         Ok(Self {
             program,
@@ -203,5 +206,6 @@ pub(super) fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path)
         nest: false,
         self_test: call.self_test.clone(),
         counted: call.counted.clone(),
+        alone: false,
     }
 }

@@ -9,7 +9,7 @@ use crate::linux::selftest::SelfTest;
 use crate::linux::wait::Counts;
 
 /// Of these messages. Engine and launcher must agree on it exactly.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// The longest packet; what is longer travels in a memfd whose descriptor comes first.
 pub const MAX_PACKET_BYTES: usize = 64 << 10;
@@ -55,6 +55,8 @@ pub enum ToLauncher {
         zygote: TaskId,
         /// What confines it.
         confine: Option<Box<Confine>>,
+        /// Whether it has a processor to itself, which everybody else of the launcher's leaves until its end.
+        alone: bool,
     },
     /// A call began: watch these limits until `Disarm` or the end.
     Arm {
@@ -112,6 +114,8 @@ pub struct Program {
     pub confine: Option<Box<Confine>>,
     /// Whether it goes before others on its processors, and the launcher with it, which reads the clock when it ends.
     pub ahead: bool,
+    /// Whether it has a processor to itself, which everybody else of the launcher's leaves until its end.
+    pub alone: bool,
     /// Instead of the program: finds out what it can still do.
     pub self_test: Option<SelfTest>,
     /// Whether it is to have privileges over the namespaces of `strict` calls: a zygote that forks them.
@@ -267,8 +271,21 @@ pub struct Watch {
     pub memory_bytes: Option<u64>,
     /// Processor time of the tree from now on.
     pub cpu_ns: Option<u64>,
+    /// Processor time decides when it has timed out; at the deadline only time in which it had a processor counts.
+    pub cpu_timeout: Option<CpuTimeout>,
     /// Processes and threads of the tree.
     pub processes: Option<u64>,
+}
+
+/// A time-out by processor time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuTimeout {
+    /// How much the tree may use.
+    pub limit_ns: u64,
+    /// How far it may go on if others shared the processors.
+    pub most_ns: u64,
+    /// What its leader had used when the call began; none if that is to be read now.
+    pub before_ns: Option<u64>,
 }
 
 /// Why something is killed.
@@ -312,6 +329,8 @@ pub enum FromLauncher {
         pid: u32,
         /// Since when, on the monotonic clock.
         at_ns: u64,
+        /// Processor time that its process had used by then, if it is a program.
+        before_ns: Option<u64>,
     },
     /// It could not be started.
     Failed {
@@ -355,6 +374,10 @@ pub struct End {
     pub max_rss_bytes: u64,
     /// Largest resident size of the whole tree that was sampled.
     pub sampled_rss_bytes: Option<u64>,
+    /// Time since its process began in which it was ready to run and did not, as far as anybody looked.
+    pub wait_ns: Option<u64>,
+    /// What it used of a time-out by processor time, if it had one.
+    pub cpu_use: Option<CpuUse>,
     /// Switches and faults, children it waited for included.
     pub counts: Counts,
     /// Processes alive when the first was killed or gone, killed since.
@@ -371,6 +394,15 @@ pub struct End {
     pub leaf: Option<Box<LeafCounts>>,
     /// What was to be counted, in the order it was asked for.
     pub counted: Vec<Result<u64, Uncounted>>,
+}
+
+/// What a task used of a time-out by processor time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuUse {
+    /// Processor time of the tree since the call began.
+    pub used_ns: u64,
+    /// Whether others used the processors meanwhile, or nobody can tell.
+    pub shared: bool,
 }
 
 /// What a task's cgroup counted.

@@ -5,10 +5,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::call_frame::CallFrame;
-use crate::call::Call;
+use crate::call::{Call, Time};
 use crate::dispatch::Dispatch;
 use crate::error::EngineError;
 use crate::linux::monotonic::now_ns;
+use crate::linux::run_delay::processors;
 use crate::scratch::ScratchDir;
 use crate::spill::ResultFile;
 use crate::workspace::UpperDir;
@@ -28,7 +29,12 @@ pub(crate) struct Current {
     pub(crate) sent_ns: u64,
     pub(crate) began_ns: Option<u64>,
     pub(crate) finished_ns: Option<u64>,
+    /// Processor time that its process had used when it began.
     pub(crate) cpu_before_ns: Option<u64>,
+    /// How long its process had waited for a processor by then.
+    pub(crate) waited_before_ns: Option<u64>,
+    /// It can be run again.
+    pub(crate) can_run_again: bool,
     pub(crate) base_rss_bytes: Option<u64>,
     pub(crate) file: Option<ResultFile>,
     pub(crate) failure: Option<EngineError>,
@@ -40,6 +46,7 @@ pub(crate) struct Current {
 
 impl Current {
     pub(crate) fn new(dispatch: Dispatch, generation: u32, ack_timeout: Duration) -> Self {
+        let can_run_again = dispatch.can_run_again();
         Self {
             dispatch,
             generation,
@@ -52,6 +59,8 @@ impl Current {
             began_ns: None,
             finished_ns: None,
             cpu_before_ns: None,
+            waited_before_ns: None,
+            can_run_again,
             base_rss_bytes: None,
             file: None,
             failure: None,
@@ -70,9 +79,14 @@ impl Current {
         self.began_ns = Some(believed(stamp_ns, self.sent_ns, now_ns()));
     }
 
-    /// Past its deadline: the launcher stops it, if it has not yet.
+    /// Past its deadline: the launcher stops it, if it has not yet. How much processor time it used only the launcher
+    /// knows, so that counts from when all processors together can have given it so much.
     pub(crate) fn is_overdue(&self) -> bool {
-        let began = self.call().timeout.zip(self.began_ns);
+        let timeout = self.call().timeout.map(|timeout| match self.call().time {
+            Time::Wall => timeout,
+            Time::Cpu => timeout / u32::try_from(processors()).unwrap_or(u32::MAX),
+        });
+        let began = timeout.zip(self.began_ns);
         began.is_some_and(|(timeout, began_ns)| {
             u128::from(now_ns().saturating_sub(began_ns)) >= timeout.as_nanos()
         })

@@ -14,7 +14,7 @@ use super::initialize::Initializer;
 use super::link::Link;
 use super::pipes::{Input, Output};
 use super::{Action, Ending, Event, Mode, State, step};
-use crate::call::Call;
+use crate::call::Time;
 use crate::clock::Alarm;
 use crate::dispatch::{Dispatch, PoolNews, Site, Unstarted, WorkerNumber};
 use crate::error::EngineError;
@@ -24,7 +24,8 @@ use crate::linux::cpu_clock::process_cpu_ns;
 use crate::linux::monotonic::now_ns;
 use crate::linux::proc_files::ProcFiles;
 use crate::linux::proc_status::{Stat, resident_bytes};
-use crate::protocol::launcher::{Cause, TaskId, ToLauncher, Watch};
+use crate::linux::run_delay::run_delay_ns;
+use crate::protocol::launcher::{Cause, CpuTimeout, TaskId, ToLauncher, Watch};
 use crate::protocol::{INLINE_BYTES, Kind};
 use crate::scratch::ScratchDir;
 use crate::spill::ResultFile;
@@ -350,12 +351,16 @@ impl Worker {
                 self.start_rss_bytes = self.start_rss_bytes.or(current.base_rss_bytes);
                 if !current.ahead {
                     current.cpu_before_ns = process_cpu_ns(pid).ok(); // likewise
+                    current.waited_before_ns = run_delay_ns(pid);
                 }
             }
-            (Some(pid), _) => current.base_rss_bytes = resident(pid),
+            (Some(pid), _) => {
+                current.base_rss_bytes = resident(pid);
+                current.waited_before_ns = run_delay_ns(pid);
+            }
             (None, _) => {}
         }
-        let watch = watch(&current.dispatch.call, began_ns, self.mode);
+        let watch = watch(current, began_ns, self.mode);
         if watch != Watch::default() {
             current.armed = true;
             let (task, generation) = (self.task, current.generation);
@@ -367,6 +372,9 @@ impl Worker {
                 },
                 Vec::new(),
             );
+        }
+        if current.dispatch.first.is_some() {
+            return; // it has been told before
         }
         current.dispatch.listener.began(&self.id);
         let (worker, call) = (self.number, call_id);
@@ -416,7 +424,8 @@ impl Worker {
 }
 
 /// What the launcher watches while a call runs.
-fn watch(call: &Call, began_ns: u64, mode: Mode) -> Watch {
+fn watch(current: &Current, began_ns: u64, mode: Mode) -> Watch {
+    let call = current.call();
     let limits = Watch {
         memory_bytes: call.limits.memory_bytes,
         cpu_ns: call.limits.cpu.map(nanoseconds),
@@ -426,8 +435,18 @@ fn watch(call: &Call, began_ns: u64, mode: Mode) -> Watch {
     let Some(timeout) = call.timeout else {
         return limits;
     };
+    let limit_ns = nanoseconds(timeout);
+    let most_ns = match current.can_run_again {
+        true => limit_ns.saturating_add(limit_ns / 2),
+        false => limit_ns,
+    };
     Watch {
-        deadline_ns: Some(began_ns.saturating_add(nanoseconds(timeout))),
+        deadline_ns: Some(began_ns.saturating_add(nanoseconds(call.guard().unwrap_or(timeout)))),
+        cpu_timeout: (call.time == Time::Cpu).then_some(CpuTimeout {
+            limit_ns,
+            most_ns,
+            before_ns: current.cpu_before_ns.filter(|_| mode != Mode::Reuse),
+        }),
         confirm: mode == Mode::Reuse,
         grace_ns: nanoseconds(call.term_grace),
         dump_signal: (mode != Mode::Command).then_some(STACK_SIGNAL),

@@ -64,6 +64,7 @@ impl Worker {
             dispatch,
             answer,
             lives,
+            in_doubt: false,
             rss_growth,
         };
         self.tell(PoolNews::Finished(Box::new(finished)));
@@ -138,9 +139,18 @@ impl Worker {
             other => Err(other),
         });
         let measured = Measured::of_dead(end);
+        let can_run_again = current.can_run_again;
         let (dispatch, answer) =
             self.conclude(current, measured, |facts| judge::ended(facts, ending, end));
-        self.tell_finished(dispatch, answer, false, None);
+        let in_doubt = can_run_again && judge::is_in_doubt(&dispatch.call, &answer, end);
+        self.tell(PoolNews::Finished(Box::new(Finished {
+            worker: self.number,
+            dispatch,
+            answer,
+            lives: false,
+            in_doubt,
+            rss_growth: None,
+        })));
     }
 
     /// Puts together all that is known of a call and has it judged.
@@ -165,6 +175,7 @@ impl Worker {
             began_ns: current.began_ns,
             finished_ns: current.finished_ns,
             base_rss_bytes: current.base_rss_bytes,
+            waited_before_ns: current.waited_before_ns,
             worker_pid: self.pid,
             worker_id: &self.id,
             node_id: &self.site.context.config.node_id,
@@ -174,7 +185,10 @@ impl Worker {
             measured,
             upper: current.upper.take(),
         };
-        let answer = verdict(facts);
+        let mut answer = verdict(facts);
+        if let Ok(outcome) = &mut answer {
+            outcome.tried_alone = current.dispatch.first.take();
+        }
         (current.dispatch, answer)
     }
 

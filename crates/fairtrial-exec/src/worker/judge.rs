@@ -2,18 +2,20 @@
 
 pub(crate) mod words;
 
+use std::time::Duration;
+
 use super::measured::Measured;
 use super::{Ending, Mode, Payload, Reply};
-use crate::call::{Call, ResultFormat, Work};
+use crate::call::{Call, ResultFormat, Time, Work};
 use crate::capture::Captured;
 use crate::clock::Clock;
 use crate::dispatch::Answer;
 use crate::error::EngineError;
 use crate::event::ExitReason;
 use crate::measuring::Count;
-use crate::metrics::Metrics;
+use crate::metrics::{Margin, Metrics, WaitSource};
 use crate::outcome::{EncodedValue, ErrorReport, Exit, KilledBy, Outcome};
-use crate::protocol::launcher::{Cause, End};
+use crate::protocol::launcher::{Cause, CpuUse, End};
 use crate::sandbox::{Level, Means, in_force};
 use crate::spill::{Body, SettleError};
 use crate::value::{self, Value};
@@ -31,6 +33,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) began_ns: Option<u64>,
     pub(crate) finished_ns: Option<u64>,
     pub(crate) base_rss_bytes: Option<u64>,
+    pub(crate) waited_before_ns: Option<u64>,
     pub(crate) worker_pid: Option<u32>,
     pub(crate) worker_id: &'a str,
     pub(crate) node_id: &'a str,
@@ -54,8 +57,29 @@ pub(crate) fn replied(facts: Facts<'_>, reply: Result<Reply, SettleError>) -> An
         let error = facts.stopped(Cause::OutputLimit);
         return Ok(facts.outcome(Verdict::OutputLimit, None, Some(error), None));
     }
+    if facts.used_too_much_time() {
+        let error = facts.stopped(Cause::Timeout);
+        return Ok(facts.outcome(Verdict::Timeout, None, Some(error), None));
+    }
     let (verdict, value, error) = read_reply(&facts, reply)?;
     Ok(facts.outcome(verdict, value, error, None))
+}
+
+/// Whether a call timed out by processor time while others used the processors: then it may have needed more than it
+/// does alone.
+pub(crate) fn is_in_doubt(call: &Call, answer: &Answer, end: &End) -> bool {
+    let timed_out = answer
+        .as_ref()
+        .is_ok_and(|outcome| outcome.verdict == Verdict::Timeout);
+    timed_out && used_too_much(call, end.cpu_use) && end.cpu_use.is_some_and(|it| it.shared)
+}
+
+fn used_too_much(call: &Call, cpu_use: Option<CpuUse>) -> bool {
+    let limit = call.timeout.filter(|_| call.time == Time::Cpu);
+    let used = cpu_use.map(|it| u128::from(it.used_ns));
+    limit
+        .zip(used)
+        .is_some_and(|(limit, used)| used > limit.as_nanos())
 }
 
 /// Of a worker that is gone with its tree. `ending` is why it was ended; `None` means that nobody ended it.
@@ -72,6 +96,10 @@ pub(crate) fn ended(
     let (verdict, value, error, exit) = match (ending, passed) {
         (None | Some(Ok(_)), Some(Passed::Limit(cause))) => {
             (stopped(cause), None, Some(facts.stopped(cause)), None)
+        }
+        (None | Some(Ok(_)), _) if facts.used_too_much_time() => {
+            let error = facts.stopped(Cause::Timeout);
+            (Verdict::Timeout, None, Some(error), None)
         }
         (None | Some(Ok(_)), _) if facts.wrote_too_much() => {
             let error = facts.stopped(Cause::OutputLimit);
@@ -274,11 +302,13 @@ impl Facts<'_> {
 
     /// Whether the output passed its limit before the call was over, though too late for anybody to stop it.
     fn wrote_too_much(&self) -> bool {
-        let size = |stream: &Captured| {
-            stream.head.len() as u64 + stream.tail.len() as u64 + stream.dropped
-        };
         let limit = self.call.limits.output_bytes;
-        limit.is_some_and(|limit| size(&self.stdout) + size(&self.stderr) > limit)
+        limit.is_some_and(|limit| written(&self.stdout) + written(&self.stderr) > limit)
+    }
+
+    /// Whether it used more processor time than its timeout, though it ended before anybody stopped it.
+    fn used_too_much_time(&self) -> bool {
+        used_too_much(self.call, self.measured.cpu_use)
     }
 
     /// What a process that nobody stopped died of.
@@ -353,16 +383,67 @@ impl Facts<'_> {
             killed_by: unexplained.then_some(KilledBy::Outside),
             metrics,
             in_force,
+            tried_alone: None,
             stdout: self.stdout,
             stderr: self.stderr,
             upper: self.upper,
         }
     }
 
+    /// Time in which it was ready to run and did not, since it began.
+    fn wait_ns(&self) -> Option<u64> {
+        let wall_ns = self.wall_ns()?;
+        let before_ns = match self.mode {
+            Mode::Command => 0, // what there was before its program began was short
+            Mode::Fresh | Mode::Reuse => self.waited_before_ns?,
+        };
+        let wait_ns = self.measured.wait_ns?.saturating_sub(before_ns);
+        Some(wait_ns.min(wall_ns))
+    }
+
+    /// Of the limits whose use is known the one that it came nearest to.
+    fn margin(&self) -> Option<Margin> {
+        let (limits, measured) = (&self.call.limits, &self.measured);
+        let cpu_ns = measured.user_ns.zip(measured.system_ns);
+        let cpu_ns = cpu_ns.map(|(user_ns, system_ns)| user_ns + system_ns);
+        let timed_ns = match self.call.time {
+            Time::Wall => self.wall_ns(),
+            Time::Cpu => measured.cpu_use.map(|it| it.used_ns),
+        };
+        let nanoseconds = |time: Option<Duration>| time.map(|time| time.as_nanos() as f64);
+        let bytes = |size: Option<u64>| size.map(|size| size as f64);
+        let count = |count: Option<u64>| count.map(|count| count as f64);
+        let written = written(&self.stdout) + written(&self.stderr);
+        let nearest = [
+            ("timeout_s", nanoseconds(self.call.timeout), count(timed_ns)),
+            ("limits.cpu_s", nanoseconds(limits.cpu), count(cpu_ns)),
+            (
+                "limits.memory_bytes",
+                bytes(limits.memory_bytes),
+                bytes(measured.peak.map(|(bytes, _)| bytes)),
+            ),
+            (
+                "limits.output_bytes",
+                bytes(limits.output_bytes),
+                bytes(Some(written)),
+            ),
+        ];
+        let used = nearest.into_iter().filter_map(|(limit, most, used)| {
+            let limit = limit.to_owned();
+            let used = used? / most?;
+            Some(Margin { limit, used })
+        });
+        used.max_by(|one, other| one.used.total_cmp(&other.used))
+    }
+
     fn metrics(&self) -> Metrics {
         let measured = &self.measured;
         let began = self.began_ns;
+        let wait_ns = began.and_then(|_| self.wait_ns());
         Metrics {
+            wait_ns,
+            wait_source: wait_ns.map(|_| WaitSource::Schedstat),
+            margin: began.and_then(|_| self.margin()),
             wall_ns: self.wall_ns(),
             queue_ns: began.map(|began| began.saturating_sub(self.submitted_ns)),
             user_ns: began.and(measured.user_ns),
@@ -382,6 +463,10 @@ impl Facts<'_> {
             counted: Count::all(&self.call.counted, &measured.counted),
         }
     }
+}
+
+fn written(stream: &Captured) -> u64 {
+    stream.head.len() as u64 + stream.tail.len() as u64 + stream.dropped
 }
 
 #[cfg(test)]

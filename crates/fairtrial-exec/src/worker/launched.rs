@@ -7,13 +7,19 @@ use crate::dispatch::{PoolNews, Unstarted};
 use crate::error::EngineError;
 use crate::event::ExitReason;
 use crate::launcher::News;
+use crate::linux::run_delay::run_delay_ns;
 use crate::protocol::launcher::{End, FromLauncher, Step};
 use crate::workspace::UpperDir;
 
 impl Worker {
     pub(super) fn hear_launcher(&mut self, news: News) {
         match news {
-            News::Said(FromLauncher::Spawned { pid, at_ns, .. }) => self.spawned(pid, at_ns),
+            News::Said(FromLauncher::Spawned {
+                pid,
+                at_ns,
+                before_ns,
+                ..
+            }) => self.spawned(pid, at_ns, before_ns),
             News::Said(FromLauncher::Failed { step, errno, .. }) => {
                 self.never_was(Unstarted::Spawn { step, errno })
             }
@@ -35,7 +41,7 @@ impl Worker {
         }
     }
 
-    fn spawned(&mut self, pid: u32, at_ns: u64) {
+    fn spawned(&mut self, pid: u32, at_ns: u64, before_ns: Option<u64>) {
         self.pid = Some(pid);
         self.tell(PoolNews::WorkerStarted {
             worker: self.number,
@@ -46,11 +52,14 @@ impl Worker {
         };
         if self.mode == Mode::Command {
             current.began(at_ns);
+            current.cpu_before_ns = before_ns;
             current.dispatch.streams.input = None; // no other try: whoever writes there is to hear when nobody reads
             let generation = current.generation;
             self.apply(Event::Began { generation });
         } else if current.began_ns.is_some() {
-            current.base_rss_bytes = resident(pid); // its acknowledgement was quicker than the launcher's word
+            // Its acknowledgement was quicker than the launcher's word.
+            current.base_rss_bytes = resident(pid);
+            current.waited_before_ns = run_delay_ns(pid);
         }
     }
 

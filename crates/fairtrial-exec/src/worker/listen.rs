@@ -84,8 +84,8 @@ impl Worker {
             Err(reason) => return self.apply(Event::Malformed(reason)),
         };
         let event = match said {
-            Said::Began { stamp_ns } => {
-                self.stamp_begin(generation, stamp_ns);
+            Said::Began { stamp_ns, used_ns } => {
+                self.stamp_begin(generation, stamp_ns, used_ns);
                 Event::Began { generation }
             }
             Said::RunsUserCode => Event::RunsUserCode { generation },
@@ -161,11 +161,12 @@ impl Worker {
         self.current.as_ref().map(|current| current.generation)
     }
 
-    fn stamp_begin(&mut self, of: u32, stamp_ns: u64) {
+    fn stamp_begin(&mut self, of: u32, stamp_ns: u64, used_ns: u64) {
         if let (State::Sent { generation }, Some(current)) = (&self.state, &mut self.current)
             && *generation == of
         {
             current.began(stamp_ns);
+            current.cpu_before_ns = Some(used_ns);
         }
     }
 

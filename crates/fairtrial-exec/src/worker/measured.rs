@@ -5,8 +5,9 @@ use crate::linux::perf::Uncounted;
 use crate::linux::proc_files::ProcFiles;
 use crate::linux::proc_status::Status;
 use crate::linux::proc_tree::descendants;
+use crate::linux::run_delay::run_delay_ns;
 use crate::metrics::{MeasuredBy, PeakSource};
-use crate::protocol::launcher::End;
+use crate::protocol::launcher::{CpuUse, End};
 use crate::sandbox::Counters;
 
 /// Counters read outside the worker.
@@ -19,6 +20,10 @@ pub(crate) struct Measured {
     pub(super) counters: Counters,
     pub(super) counted: Vec<Result<u64, Uncounted>>,
     pub(super) by: Option<MeasuredBy>,
+    /// Ready to run and not running, since its process began.
+    pub(super) wait_ns: Option<u64>,
+    /// Of a time-out by processor time.
+    pub(super) cpu_use: Option<CpuUse>,
     /// Resident now, of a worker that lives on.
     pub(crate) rss_bytes: Option<u64>,
 }
@@ -43,6 +48,8 @@ impl Measured {
             counters: counters(end),
             counted: end.counted.clone(),
             by: Some(MeasuredBy::Engine),
+            wait_ns: end.wait_ns,
+            cpu_use: end.cpu_use,
             rss_bytes: None,
         }
     }
@@ -75,6 +82,11 @@ impl Measured {
             counted: Vec::new(),
             counters: Counters::default(), // those of all its calls would mislead
             by: Some(MeasuredBy::Engine),
+            wait_ns: run_delay_ns(pid),
+            cpu_use: cpu_ns.map(|used_ns| CpuUse {
+                used_ns,
+                shared: true,
+            }),
             rss_bytes: status.and_then(|status| status.rss_bytes),
         }
     }

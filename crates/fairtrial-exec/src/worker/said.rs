@@ -5,8 +5,8 @@ use crate::protocol::Kind;
 /// A frame's meaning.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Said {
-    /// It begins a call, at this time by its own clock.
-    Began { stamp_ns: u64 },
+    /// It begins a call, at this time by its own clock, having used so much processor time.
+    Began { stamp_ns: u64, used_ns: u64 },
     /// The user's code starts now.
     RunsUserCode,
     /// A call sent ahead had been taken back.
@@ -29,8 +29,9 @@ impl Said {
         let word = |at: usize| payload.get(at..)?.first_chunk().copied();
         let number = |at| word(at).map(u64::from_le_bytes).unwrap_or_default();
         Ok(match (kind, payload.len()) {
-            (Kind::Ack, 8) => Self::Began {
+            (Kind::Ack, 16) => Self::Began {
                 stamp_ns: number(0),
+                used_ns: number(8),
             },
             (Kind::Run, 0) => Self::RunsUserCode,
             (Kind::Skipped, 0) => Self::Skipped,
@@ -57,7 +58,7 @@ impl Said {
     pub(crate) fn write(self) -> (Kind, Vec<u8>) {
         let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
         match self {
-            Self::Began { stamp_ns } => (Kind::Ack, words(&[stamp_ns])),
+            Self::Began { stamp_ns, used_ns } => (Kind::Ack, words(&[stamp_ns, used_ns])),
             Self::RunsUserCode => (Kind::Run, Vec::new()),
             Self::Skipped => (Kind::Skipped, Vec::new()),
             Self::Used { user_ns, system_ns } => (Kind::Usage, words(&[user_ns, system_ns])),

@@ -7,8 +7,8 @@ use fairtrial_exec::linux::perf::{Counted, Uncounted};
 use fairtrial_exec::linux::seccomp::{Filter, Internet, Others};
 use fairtrial_exec::linux::selftest::{Exhaust, SelfTest};
 use fairtrial_exec::protocol::launcher::{
-    Bind, Cause, Confine, End, FromLauncher, Landlock, Namespaces, Network, Program, SharedTree,
-    Step, TaskId, ToLauncher, Tree, TreeUpper, Watch, World, decode, encode,
+    Bind, Cause, Confine, CpuTimeout, CpuUse, End, FromLauncher, Landlock, Namespaces, Network,
+    Program, SharedTree, Step, TaskId, ToLauncher, Tree, TreeUpper, Watch, World, decode, encode,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -61,6 +61,7 @@ fn to_launcher() -> Vec<ToLauncher> {
         cwd: b"/tmp".to_vec(),
         rlimits: vec![(7, 1024), (1, u64::MAX)],
         ahead: false,
+        alone: true,
         zygote: false,
         confine: Some(Box::new(confine())),
         self_test: Some(SelfTest {
@@ -76,6 +77,11 @@ fn to_launcher() -> Vec<ToLauncher> {
         deadline_ns: Some(u64::MAX),
         memory_bytes: Some(1 << 30),
         dump_signal: Some(-1),
+        cpu_timeout: Some(CpuTimeout {
+            limit_ns: u64::MAX,
+            most_ns: 0,
+            before_ns: Some(u64::MAX),
+        }),
         ..Watch::default()
     };
     vec![
@@ -92,6 +98,7 @@ fn to_launcher() -> Vec<ToLauncher> {
             task,
             zygote: TaskId(u64::MAX),
             confine: Some(Box::new(confine())),
+            alone: true,
         },
         ToLauncher::Arm {
             task,
@@ -179,6 +186,11 @@ fn from_launcher() -> Vec<FromLauncher> {
         system_ns: u64::MAX,
         max_rss_bytes: 3,
         sampled_rss_bytes: Some(4),
+        wait_ns: Some(u64::MAX),
+        cpu_use: Some(CpuUse {
+            used_ns: u64::MAX,
+            shared: true,
+        }),
         counts: Default::default(),
         leaked: 0,
         survivors: 1,
@@ -199,6 +211,7 @@ fn from_launcher() -> Vec<FromLauncher> {
             task,
             pid: 1,
             at_ns: 2,
+            before_ns: Some(u64::MAX),
         },
         FromLauncher::Hit {
             task,

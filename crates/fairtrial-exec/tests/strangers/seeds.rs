@@ -53,7 +53,7 @@ pub(crate) fn conversations() -> Vec<Vec<u8>> {
         };
         [&header.encode()[..], payload].concat()
     };
-    let begin = [frame(Kind::Ack, &[1; 8]), frame(Kind::Run, &[])].concat();
+    let begin = [frame(Kind::Ack, &[1; 16]), frame(Kind::Run, &[])].concat();
     let inline = [begin.clone(), frame(Kind::Value, b"u\x02hi")].concat();
     let large = [
         begin.clone(),

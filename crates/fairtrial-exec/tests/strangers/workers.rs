@@ -36,7 +36,7 @@ fn no_bytes_are_more_than_frames_or_a_bad_one() {
 #[test]
 fn no_payload_is_more_than_a_message_or_out_of_place() {
     let payloads: [(Kind, &[u8]); 8] = [
-        (Kind::Ack, &[1; 8]),
+        (Kind::Ack, &[1; 16]),
         (Kind::Run, &[]),
         (Kind::Skipped, &[]),
         (Kind::Usage, &[255; 16]),

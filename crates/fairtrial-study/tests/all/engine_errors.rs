@@ -29,6 +29,7 @@ impl Backend for Failing {
             stderr: Captured::default(),
             metrics: Metrics::default(),
             in_force: InForce::default(),
+            tried_alone: None,
             upper: None,
         })
     }

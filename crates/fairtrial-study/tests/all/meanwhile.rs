@@ -48,6 +48,7 @@ impl Backend for Onlooker {
             stderr: Captured::default(),
             metrics: Metrics::default(),
             in_force: InForce::default(),
+            tried_alone: None,
             upper: None,
         })
     }

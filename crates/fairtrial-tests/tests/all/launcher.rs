@@ -306,6 +306,7 @@ fn a_malformed_message_ends_the_launcher_and_everything_below_it() {
                 task: TaskId(2),
                 zygote: TaskId(1),
                 confine: None,
+                alone: false,
             });
         }),
     ];

@@ -47,6 +47,7 @@ mod isolation;
 mod issue;
 mod launcher;
 mod lifecycle;
+mod load;
 mod machine_lock;
 mod metrics;
 mod output;

@@ -61,6 +61,7 @@ fn outcome(argv: &[impl AsRef<str>]) -> Outcome {
         },
         stderr: Captured::default(),
         metrics: Metrics::default(),
+        tried_alone: None,
         upper: None,
         in_force: InForce {
             mode: "command",

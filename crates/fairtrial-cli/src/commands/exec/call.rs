@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fairtrial_exec::{
-    Call, CommandWork, InvalidCall, PythonTerms, Resource, Sandbox, SourceWork, Work, value,
+    Call, CommandWork, InvalidCall, PythonTerms, Resource, Sandbox, SourceWork, Time, Work, value,
 };
 use serde_json::Value as Json;
 
@@ -127,7 +127,10 @@ fn command_work(args: &ExecArgs) -> Result<Work, Failure> {
 
 fn set_terms(call: &mut Call, args: &ExecArgs, base: &Path) -> Result<(), Failure> {
     let (terms, limits) = (&args.terms, &args.limits);
-    call.timeout = terms.timeout;
+    call.timeout = terms.timeout.or(terms.cpu_timeout);
+    if terms.cpu_timeout.is_some() {
+        call.time = Time::Cpu;
+    }
     if let Some(sandbox) = &terms.sandbox {
         call.sandbox = sandbox.clone();
         call.sandbox.resolve(base);
@@ -167,6 +170,7 @@ fn usage(invalid: &InvalidCall) -> Failure {
             return Failure::usage("--sandbox", Sandbox::worded(invalid));
         }
         "timeout_s" => "--timeout",
+        "time" => "--cpu-timeout",
         "memory_bytes" => "--memory",
         "cpu_s" => "--cpu",
         "processes" => "--processes",

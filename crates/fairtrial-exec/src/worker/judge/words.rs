@@ -28,6 +28,34 @@ impl Facts<'_> {
         }
     }
 
+    fn out_of_time(&self, ran_s: f64) -> String {
+        let limit = self.call.timeout.unwrap_or(Duration::ZERO);
+        let waited_s = self.wait_ns().map(|ns| ns as f64 / 1e9);
+        let waited = waited_s.map_or_else(String::new, |waited_s| {
+            format!(", of which it was ready to run and had no processor for {waited_s:.2} s")
+        });
+        let used = self.measured.cpu_use.map(|it| it.used_ns as f64 / 1e9);
+        match (self.call.guard(), used) {
+            (Some(_), Some(used)) if used > limit.as_secs_f64() => {
+                format!(
+                    "it used {used:.3} s of processor time (limit {limit:?}) in {ran_s:.2} s{waited}"
+                )
+            }
+            (Some(guard), used) => {
+                let used = used.unwrap_or(0.0);
+                format!(
+                    "stopped {ran_s:.2} s after it began{waited}: it slept or waited longer than {guard:?} and used \
+                     {used:.3} s of processor time (limit {limit:?})"
+                )
+            }
+            (None, _) if self.metrics().was_starved() => format!(
+                "stopped {ran_s:.2} s after it began (limit {limit:?}){waited}: the machine was busy; `time: cpu` counts \
+                 processor time instead"
+            ),
+            (None, _) => format!("stopped {ran_s:.2} s after it began (limit {limit:?})"),
+        }
+    }
+
     /// Which limit it passed, or who wanted its end.
     pub(super) fn stopped(&self, cause: Cause) -> ErrorReport {
         let limits = &self.call.limits;
@@ -37,8 +65,7 @@ impl Facts<'_> {
         let ran = self.wall_ns().map_or(0.0, |ns| ns as f64 / 1e9);
         match cause {
             Cause::Timeout => {
-                let limit = self.call.timeout.unwrap_or(Duration::ZERO);
-                let message = format!("stopped {ran:.2} s after it began (limit {limit:?})");
+                let message = self.out_of_time(ran);
                 ErrorReport {
                     traceback: stacks(self.stacks),
                     ..ErrorReport::new("Timeout", message)
