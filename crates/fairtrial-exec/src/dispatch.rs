@@ -47,17 +47,22 @@ pub(crate) struct Dispatch {
     pub(crate) failed_spawns: u32,
     /// How it fared before, if it is now run again, alone on a processor.
     pub(crate) first: Option<Box<FirstRun>>,
+    /// The kernel ended it for want of memory beside other calls: it is run again when no other call runs.
+    pub(crate) wants_all_memory: bool,
 }
 
 impl Dispatch {
-    /// Whether it could be run again and nobody would notice but by its outcome: nobody has seen what it wrote, or taken
-    /// what it was given, and it left no changes to a tree.
+    /// Whether it may be run again if its time-out was in doubt.
     pub(crate) fn can_run_again(&self) -> bool {
+        self.call.time == Time::Cpu && self.first.is_none() && self.is_unseen()
+    }
+
+    /// Whether nobody would notice another run but by its outcome: nobody has seen what the call wrote, or taken what it
+    /// was given, and it leaves no changes to a tree.
+    pub(crate) fn is_unseen(&self) -> bool {
         let call = &self.call;
         let streams = &self.streams;
-        call.time == Time::Cpu
-            && self.first.is_none()
-            && call.has_its_own_worker()
+        call.has_its_own_worker()
             && streams.input.is_none()
             && streams.output.is_none()
             && call.workspace.is_none()
@@ -140,6 +145,8 @@ pub(crate) struct Finished {
     pub(crate) lives: bool,
     /// The answer is not believed: it timed out while others used the processors.
     pub(crate) in_doubt: bool,
+    /// Nobody would notice another run.
+    pub(crate) unseen: bool,
     /// Since the worker's first call.
     pub(crate) rss_growth: Option<u64>,
 }

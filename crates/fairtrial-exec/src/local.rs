@@ -130,6 +130,7 @@ impl LocalBackend {
             queue_deadline: None,
             unacknowledged: 0,
             goes_alone: false,
+            wants_all_memory: false,
             failed_spawns: 0,
             first: None,
         };

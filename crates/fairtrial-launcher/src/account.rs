@@ -71,7 +71,14 @@ impl Launcher {
                 Ok(())
             };
         }
+        let host_memory = reaped.was_killed()
+            && !task.killed
+            && task.cell.leaf.is_none()
+            && self.memory_kills.any_since(task.started_ns);
         task.bury(&reaped);
+        if let Some(dead) = &mut task.dead {
+            dead.end.host_memory = host_memory;
+        }
         task.cell.vacate();
         task.cell.kill(reaped.pid, false);
         Ok(())

@@ -8,6 +8,7 @@ mod alone;
 mod confine;
 mod forks;
 mod load;
+mod oom;
 mod serve;
 mod task;
 mod tree;

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use crate::alone::Alone;
 use crate::confine::{Cell, Nest};
 use crate::forks::Fork;
+use crate::oom::MemoryKills;
 use crate::task::{Ahead, Role, Task};
 use crate::tree::Strays;
 use crate::watch::{Due, Watched};
@@ -81,6 +82,7 @@ pub(crate) struct Launcher {
     /// Who has a processor to itself.
     pub(crate) alone: Option<Alone>,
     pub(crate) buffer: Vec<u8>,
+    pub(crate) memory_kills: MemoryKills,
 }
 
 impl Launcher {
@@ -118,6 +120,7 @@ impl Launcher {
             without: Vec::new(),
             alone: None,
             buffer: Vec::new(),
+            memory_kills: MemoryKills::new(),
         })
     }
 

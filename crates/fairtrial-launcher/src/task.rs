@@ -26,6 +26,8 @@ pub(crate) struct Task {
     /// A zygote's first process ended, and its second has not announced itself.
     pub(crate) ended: Option<Reaped>,
     pub(crate) dead: Option<Dead>,
+    /// When it was started.
+    pub(crate) started_ns: u64,
     /// It was killed from here.
     pub(crate) killed: bool,
     /// The limit that it had passed by then.
@@ -97,6 +99,7 @@ impl Task {
             watched: None,
             ended: None,
             dead: None,
+            started_ns: now_ns(),
             killed: false,
             passed: None,
             cell: Cell::default(),
@@ -189,6 +192,7 @@ impl Task {
             survivors: 0,
             scratch_full: self.cell.scratch_full,
             upper_full: self.cell.upper_full,
+            host_memory: false,
             passed: self.passed,
             leaf: self.cell.counts().map(Box::new),
             counted: Vec::new(),

@@ -19,6 +19,14 @@ pub struct Reaped {
     pub counts: Counts,
 }
 
+impl Reaped {
+    /// Whether SIGKILL ended it.
+    #[must_use]
+    pub fn was_killed(&self) -> bool {
+        libc::WIFSIGNALED(self.status) && libc::WTERMSIG(self.status) == libc::SIGKILL
+    }
+}
+
 /// What the kernel counts of every process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counts {

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::member::Member;
 use super::pool::{Pool, SPAWN_TRIES, START_FAILURES};
 use super::queue::{COMMANDS, Lane};
 use super::room::no_room;
@@ -15,7 +16,7 @@ use crate::aside::aside;
 use crate::clock::Clock;
 use crate::config::HOST_LOG;
 use crate::dispatch::Dispatch;
-use crate::dispatch::{Context, PoolNews, Site, ZygoteEnd};
+use crate::dispatch::{Context, PoolNews, Site, WorkerNumber, ZygoteEnd};
 use crate::environment::Environment;
 use crate::error::EngineError;
 use crate::event::ExitReason;
@@ -179,12 +180,22 @@ impl Pool {
         site.is_some_and(|site| !site.context.scratch.borrow().is_in_place())
     }
 
+    /// Whether it was when this worker was started, or is now.
+    pub(super) fn had_no_scratch(&self, worker: WorkerNumber) -> bool {
+        let older = |at: Instant| self.workers.get(&worker).is_none_or(|it| it.born < at);
+        self.scratch_renewed.is_some_and(older) || self.scratch_is_lost()
+    }
+
     /// A call that could not begin for want of its directory: the engine makes a new root for all, and the call is
     /// tried again.
     pub(super) fn try_with_new_scratch(&mut self, lane: Lane, mut dispatch: Dispatch) {
         dispatch.failed_spawns += 1;
         let renewed = match &self.site {
-            Some(site) if dispatch.failed_spawns < SPAWN_TRIES => renew_scratch(site),
+            Some(_) if dispatch.failed_spawns < SPAWN_TRIES && !self.scratch_is_lost() => Ok(()),
+            Some(site) if dispatch.failed_spawns < SPAWN_TRIES => {
+                self.scratch_renewed = Some(Instant::now());
+                renew_scratch(site)
+            }
             _ => Err(EngineError::SpillDir {
                 dir: self.config.spill_dir.clone(),
                 problem: "it was removed or replaced again and again while calls ran".into(),
@@ -194,7 +205,8 @@ impl Pool {
             return self.resolve(dispatch, Err(error));
         }
         // What they may write to is the old one.
-        for member in self.workers.values_mut() {
+        let stale = |member: &Member| self.scratch_renewed.is_some_and(|at| member.born < at);
+        for member in self.workers.values_mut().filter(|member| stale(member)) {
             member.spoilt = true;
         }
         self.retire_idle(ExitReason::AfterError, |_| true);

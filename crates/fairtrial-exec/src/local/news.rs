@@ -104,11 +104,12 @@ impl Pool {
             answer,
             lives,
             in_doubt,
+            unseen,
             rss_growth,
         } = finished;
         self.running.remove(&dispatch.id);
         self.room.call_ended();
-        self.alone.take_if(|alone| *alone == dispatch.id);
+        self.no_longer_alone(dispatch.id);
         if let Some(member) = self.workers.get_mut(&worker) {
             member.calls.retain(|call| *call != dispatch.id);
             member.since = Instant::now();
@@ -132,15 +133,32 @@ impl Pool {
                 self.retire(worker, reason);
             }
         }
-        if blames_setup(&answer) && self.scratch_is_lost() {
+        if (blames_setup(&answer) || matches!(answer, Err(EngineError::Scratch { .. })))
+            && self.had_no_scratch(worker)
+        {
             let lane = self.lane(&dispatch);
             return self.try_with_new_scratch(lane, dispatch);
         }
         let unwanted = self.unwanted.remove(&dispatch.id);
         match answer {
             Ok(outcome) if in_doubt && !unwanted => self.run_again(dispatch, outcome),
+            Err(EngineError::HostMemory) if unseen && !unwanted && !dispatch.wants_all_memory => {
+                self.run_without_others(dispatch);
+            }
             answer => self.resolve(dispatch, answer),
         }
+    }
+
+    /// The host ran out of memory: what the call comes to when no other takes any counts.
+    fn run_without_others(&mut self, mut dispatch: Dispatch) {
+        log::warn!(
+            target: HOST_LOG,
+            "the host ran out of memory and ended a call: it is run again without others"
+        );
+        dispatch.wants_all_memory = true;
+        dispatch.queue_deadline = None; // it has had its turn
+        let lane = self.lane(&dispatch);
+        self.enqueue(lane, dispatch);
     }
 
     /// It timed out while others used the processors: what it comes to alone counts.
@@ -156,7 +174,8 @@ impl Pool {
 
     fn unstarted(&mut self, worker: WorkerNumber, dispatch: Dispatch, why: Unstarted) {
         self.running.remove(&dispatch.id);
-        self.alone.take_if(|alone| *alone == dispatch.id);
+        self.no_longer_alone(dispatch.id);
+        let had_no_scratch = self.had_no_scratch(worker);
         if let Some(member) = self.workers.get_mut(&worker) {
             member.calls.retain(|call| *call != dispatch.id);
             member.leaving = true;
@@ -169,7 +188,7 @@ impl Pool {
             Unstarted::Spawn {
                 step: Step::Chdir | Step::Landlock | Step::Mounts,
                 ..
-            } if self.scratch_is_lost() => self.try_with_new_scratch(lane, dispatch),
+            } if had_no_scratch => self.try_with_new_scratch(lane, dispatch),
             Unstarted::Spawn {
                 step: step @ (Step::Exec | Step::Chdir),
                 errno,

@@ -86,6 +86,8 @@ pub(crate) struct Pool {
     pub(super) unwanted: HashSet<CallId>,
     /// The call that has a processor to itself.
     pub(super) alone: Option<CallId>,
+    /// The call beside which no other runs.
+    pub(super) only: Option<CallId>,
     /// It has been told that calls count processor time while there are more slots than processors.
     crowded: bool,
     pub(super) numbers: u64,
@@ -93,6 +95,8 @@ pub(crate) struct Pool {
     pub(super) id_base: u64,
     pub(super) not_before: Option<Instant>,
     pub(super) room: Room,
+    /// When calls last got another directory for theirs.
+    pub(super) scratch_renewed: Option<Instant>,
     vigil: Vigil,
     pub(super) closing: Option<Closing>,
     /// The handle is gone: nobody waits for handlers to return.
@@ -131,6 +135,7 @@ impl Pool {
         }
         Self {
             room,
+            scratch_renewed: None,
             vigil: Vigil::new(config.stays_awake),
             config,
             observers,
@@ -152,6 +157,7 @@ impl Pool {
             running: HashMap::new(),
             unwanted: HashSet::new(),
             alone: None,
+            only: None,
             crowded: false,
             numbers: 0,
             generation: 0,
@@ -246,10 +252,15 @@ impl Pool {
         if let Some(at) = dispatch.queue_deadline {
             self.queue_deadlines.insert((at, dispatch.id));
         }
-        match dispatch.first {
-            Some(_) => self.queue.push_alone(lane, dispatch.id, dispatch),
-            None => self.queue.push(lane, dispatch.id, dispatch),
+        match dispatch.first.is_some() || dispatch.wants_all_memory {
+            true => self.queue.push_alone(lane, dispatch.id, dispatch),
+            false => self.queue.push(lane, dispatch.id, dispatch),
         }
+    }
+
+    pub(super) fn no_longer_alone(&mut self, call: CallId) {
+        self.alone.take_if(|alone| *alone == call);
+        self.only.take_if(|only| *only == call);
     }
 
     pub(super) fn lane(&mut self, dispatch: &Dispatch) -> Lane {

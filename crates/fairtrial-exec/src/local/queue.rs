@@ -48,6 +48,11 @@ impl<T> Queue<T> {
         can_start(first.get().0).then(|| first.remove())
     }
 
+    /// The call that `pop_alone` would give.
+    pub(crate) fn peek_alone(&self) -> Option<&T> {
+        self.alone.first_key_value().map(|(_, (_, call))| call)
+    }
+
     /// Whether some are to run alone.
     pub(crate) fn has_alone(&self) -> bool {
         !self.alone.is_empty()

@@ -23,8 +23,12 @@ pub(super) fn no_room(descriptors: Option<u64>) -> Option<String> {
 #[derive(Debug)]
 pub(super) struct Room {
     configured: usize,
+    /// What this process's descriptors allow at best.
+    most: usize,
     now: usize,
     ended: usize,
+    /// It has shrunk before.
+    told: bool,
 }
 
 impl Room {
@@ -34,10 +38,13 @@ impl Room {
             let calls = limit.saturating_sub(STANDING_DESCRIPTORS) / DESCRIPTORS_PER_CALL;
             usize::try_from(calls).unwrap_or(usize::MAX).max(1)
         });
+        let most = configured.min(fits);
         Self {
             configured,
-            now: configured.min(fits),
+            most,
+            now: most,
             ended: 0,
+            told: false,
         }
     }
 
@@ -52,17 +59,17 @@ impl Room {
     }
 
     /// A call found no room beside `busy` others: no more than these run until calls have ended. Gives whether that
-    /// is fewer than before.
+    /// is fewer than before, and for the first time.
     pub(super) fn shrink(&mut self, busy: usize) -> bool {
         let before = self.now;
         (self.now, self.ended) = (before.min(busy.max(1)), 0);
-        self.now < before
+        self.now < before && !std::mem::replace(&mut self.told, true)
     }
 
     /// After enough calls have ended one more slot is tried.
     pub(super) fn call_ended(&mut self) {
         self.ended += 1;
-        if self.is_short() && self.ended >= CALLS_BEFORE_GROWTH * self.now {
+        if self.now < self.most && self.ended >= CALLS_BEFORE_GROWTH * self.now {
             (self.now, self.ended) = (self.now + 1, 0);
         }
     }
@@ -82,6 +89,11 @@ mod tests {
         assert_eq!(slots(Some(24)), 1);
         assert_eq!(slots(Some(0)), 1);
         assert!(Room::new(8, Some(64)).is_short() && !Room::new(8, None).is_short());
+        let mut room = Room::new(8, Some(64));
+        for _ in 0..1000 * CALLS_BEFORE_GROWTH {
+            room.call_ended();
+        }
+        assert_eq!(room.slots(), 2, "there will be no more descriptors");
     }
 
     /// FA-12
@@ -105,7 +117,7 @@ mod tests {
             room.call_ended();
         }
         assert_eq!(room.slots(), 4);
-        assert!(room.shrink(0));
+        assert!(!room.shrink(0), "it is told once");
         assert_eq!(room.slots(), 1);
         for _ in 0..1000 * CALLS_BEFORE_GROWTH {
             room.call_ended();

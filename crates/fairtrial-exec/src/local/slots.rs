@@ -29,6 +29,8 @@ struct Given {
     endless: bool,
     /// It runs alone.
     alone: bool,
+    /// No other call runs beside it.
+    only: bool,
 }
 
 impl Given {
@@ -37,6 +39,7 @@ impl Given {
             call: dispatch.id,
             endless: dispatch.call.timeout.is_none(),
             alone: dispatch.first.is_some(),
+            only: dispatch.wants_all_memory,
         }
     }
 }
@@ -87,6 +90,21 @@ impl Pool {
     /// Who may start now. With processors to spare one call at a time runs alone while others go on beside it; with a
     /// single one it needs that, and others wait until it is done, unless they would wait for a call without a timeout.
     fn turn(&self) -> Turn {
+        if self.only.is_some() {
+            return Turn::Nobody;
+        }
+        if self
+            .queue
+            .peek_alone()
+            .is_some_and(|call| call.wants_all_memory)
+        {
+            let waits = !self.running.is_empty() && !self.workers.values().any(Member::is_endless);
+            return if waits {
+                Turn::Nobody
+            } else {
+                Turn::AloneFirst
+            };
+        }
         if self.alone.is_none() && !self.queue.has_alone() {
             return Turn::Anyone;
         }
@@ -120,6 +138,9 @@ impl Pool {
     pub(super) fn send_ahead(&mut self) {
         if self.config.recycle != Recycle::default() || self.closing.is_some() {
             return; // whether a worker serves another call is decided between calls
+        }
+        if matches!(self.turn(), Turn::Nobody) {
+            return;
         }
         for lane in self.queue.lanes() {
             while let Some(number) = self.next_ahead(lane) {
@@ -183,7 +204,7 @@ impl Pool {
     /// A call left its worker unbegun: back to its place in the queue, unless nobody wants it.
     pub(super) fn come_back(&mut self, worker: WorkerNumber, dispatch: Dispatch) {
         self.running.remove(&dispatch.id);
-        self.alone.take_if(|alone| *alone == dispatch.id);
+        self.no_longer_alone(dispatch.id);
         let lane = self.lane(&dispatch);
         if let Some(member) = self.workers.get_mut(&worker) {
             member.calls.retain(|call| *call != dispatch.id);
@@ -227,6 +248,9 @@ impl Pool {
             Some(worker) => worker,
             None => match self.fork_for_call(site, lane, zygote, mode, terms, alone) {
                 Ok(worker) => worker,
+                Err(_) if self.scratch_is_lost() => {
+                    return self.try_with_new_scratch(lane, dispatch);
+                }
                 Err(source) => {
                     return self.try_again(lane, dispatch, "making its channels".into(), source);
                 }
@@ -253,6 +277,9 @@ impl Pool {
                 match error {
                     EngineError::Spawn { step, source } => {
                         self.try_again(COMMANDS, dispatch, step, source)
+                    }
+                    EngineError::Scratch { .. } if self.scratch_is_lost() => {
+                        self.try_with_new_scratch(COMMANDS, dispatch);
                     }
                     error => self.resolve(dispatch, Err(error)),
                 }
@@ -410,6 +437,9 @@ impl Pool {
             self.running.insert(given.call, worker);
             if given.alone {
                 self.alone = Some(given.call);
+            }
+            if given.only {
+                self.only = Some(given.call);
             }
         }
     }

@@ -388,6 +388,8 @@ pub struct End {
     pub scratch_full: bool,
     /// That of its tree's changes was.
     pub upper_full: bool,
+    /// The kernel killed processes for want of memory while it ran, perhaps this one.
+    pub host_memory: bool,
     /// The limit that it was found to have passed when it was looked at for the last time, where no cgroup counts.
     pub passed: Option<Cause>,
     /// What its cgroup counted, if it had one.

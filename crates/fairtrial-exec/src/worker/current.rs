@@ -35,6 +35,8 @@ pub(crate) struct Current {
     pub(crate) waited_before_ns: Option<u64>,
     /// It can be run again.
     pub(crate) can_run_again: bool,
+    /// Nobody would notice another run.
+    pub(crate) unseen: bool,
     pub(crate) base_rss_bytes: Option<u64>,
     pub(crate) file: Option<ResultFile>,
     pub(crate) failure: Option<EngineError>,
@@ -47,6 +49,7 @@ pub(crate) struct Current {
 impl Current {
     pub(crate) fn new(dispatch: Dispatch, generation: u32, ack_timeout: Duration) -> Self {
         let can_run_again = dispatch.can_run_again();
+        let unseen = dispatch.is_unseen();
         Self {
             dispatch,
             generation,
@@ -61,6 +64,7 @@ impl Current {
             cpu_before_ns: None,
             waited_before_ns: None,
             can_run_again,
+            unseen,
             base_rss_bytes: None,
             file: None,
             failure: None,

@@ -65,6 +65,7 @@ impl Worker {
             answer,
             lives,
             in_doubt: false,
+            unseen: false,
             rss_growth,
         };
         self.tell(PoolNews::Finished(Box::new(finished)));
@@ -139,7 +140,7 @@ impl Worker {
             other => Err(other),
         });
         let measured = Measured::of_dead(end);
-        let can_run_again = current.can_run_again;
+        let (can_run_again, unseen) = (current.can_run_again, current.unseen);
         let (dispatch, answer) =
             self.conclude(current, measured, |facts| judge::ended(facts, ending, end));
         let in_doubt = can_run_again && judge::is_in_doubt(&dispatch.call, &answer, end);
@@ -149,6 +150,7 @@ impl Worker {
             answer,
             lives: false,
             in_doubt,
+            unseen,
             rss_growth: None,
         })));
     }

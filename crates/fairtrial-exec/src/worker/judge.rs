@@ -169,8 +169,10 @@ fn passed(
     if let Some(cause) = end.passed {
         return Some(Passed::Limit(cause));
     }
-    let leaf = end.leaf.as_ref()?;
     let killed = ending.is_none() && exit_of(end.status) == Exit::Signal(libc::SIGKILL);
+    let Some(leaf) = end.leaf.as_ref() else {
+        return (killed && end.host_memory).then_some(Passed::Host);
+    };
     if leaf.memory_limit {
         Some(Passed::Limit(Cause::MemoryLimit))
     } else if leaf.host_memory && killed {

@@ -180,6 +180,7 @@ fn tree() -> Tree {
 fn from_launcher() -> Vec<FromLauncher> {
     let task = TaskId(9);
     let end = End {
+        host_memory: false,
         status: 9,
         at_ns: 1,
         user_ns: 2,
