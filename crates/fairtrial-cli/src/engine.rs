@@ -61,6 +61,7 @@ pub(crate) async fn stop_within<B: Backend>(backend: &Arc<B>, patience: Duration
 
 /// The engine's configuration: explicit `workers` win over variables, variables over defaults.
 pub(crate) fn config(workers: Option<usize>) -> Result<LocalConfig, Failure> {
+    crate::log_lines::show();
     let mut config = LocalConfig::from_env()?;
     config.adopts_orphans = true;
     if let Some(workers) = workers {

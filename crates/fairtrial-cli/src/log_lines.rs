@@ -1,7 +1,9 @@
-//! What libraries have to say about a cluster, on standard error: a server that is away, and that it is back.
+//! What libraries have to say on standard error: a server of a cluster that is away, and that it is back; what users can
+//! do about their settings.
 
 use std::io::{self, Write};
 
+use fairtrial_exec::ADVICE;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use crate::terminal::Shown;
@@ -10,7 +12,8 @@ struct Lines;
 
 impl Log for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("fairtrial_cluster")
+        let target = metadata.target();
+        target.starts_with("fairtrial_cluster") || target == ADVICE
     }
 
     fn log(&self, record: &Record<'_>) {

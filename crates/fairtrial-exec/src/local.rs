@@ -10,6 +10,8 @@ mod slots;
 mod start;
 mod vigil;
 
+pub use pool::ADVICE;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};

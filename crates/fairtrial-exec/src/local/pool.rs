@@ -55,6 +55,9 @@ pub(super) const SPAWN_TRIES: u32 = 3;
 /// Between two such tries.
 pub(super) const SPAWN_PAUSE: Duration = Duration::from_millis(200);
 
+/// Log target of what users can do something about.
+pub const ADVICE: &str = "fairtrial_advice";
+
 /// Keys that are remembered though nothing of them is left.
 const MOST_UNUSED_LANES: usize = 64;
 
@@ -218,6 +221,7 @@ impl Pool {
         let (slots, cpus) = (self.config.max_workers, available_cpus());
         if slots > cpus && !std::mem::replace(&mut self.crowded, true) {
             log::warn!(
+                target: ADVICE,
                 "{slots} calls run at a time on {cpus} processors: verdicts count processor time, but calls that time \
                  out beside others are run again alone, one after the other"
             );

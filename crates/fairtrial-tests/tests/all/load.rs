@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fairtrial_exec::{
-    Backend, Call, Event, Level, Outcome, Sandbox, Time, Verdict, WaitSource, available_cpus,
+    Call, Event, Level, Outcome, Sandbox, Time, Verdict, WaitSource, available_cpus,
 };
-use fairtrial_tests::{Story, bare, json, note};
+use fairtrial_tests::{Cli, Story, bare, json, note};
 use serde_json::json as j;
 
 /// Uses so many seconds of processor time.
@@ -277,4 +277,59 @@ async fn a_wall_timeout_of_a_starved_call_says_so() {
         message(&outcome)
     );
     story.end().await;
+}
+
+/// FA-14, FA-16: the first of its kind tells what `-j` above the processors means; all are judged by their own time.
+#[test]
+fn a_batch_of_more_calls_than_processors_warns_once_and_judges_alike() {
+    let line = j!({"source": SPIN, "function": "f", "args": [0.1], "timeout_s": 0.2, "time": "cpu", "sandbox": "none"});
+    let jobs = (4 * available_cpus()).to_string();
+    let lines = format!("{line}\n").repeat(4 * available_cpus());
+    let done = Cli::new(["batch", "-", "-j", &jobs, "--no-progress"]).run_with(&lines);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(
+        done.stderr.matches("warning: ").count(),
+        1,
+        "{}",
+        done.stderr
+    );
+    assert!(
+        done.stderr.contains("calls run at a time on"),
+        "{}",
+        done.stderr
+    );
+    for record in done.stdout.lines() {
+        let record: serde_json::Value = serde_json::from_str(record).expect("JSON");
+        assert_eq!(record["verdict"], "ok", "{record}");
+        assert_eq!(record["metrics"]["margin"]["limit"], "timeout_s");
+        assert_eq!(record["metrics"]["wait_source"], "schedstat");
+    }
+    let slow = [
+        "exec",
+        "--cpu-timeout",
+        "50ms",
+        "--sandbox",
+        "none",
+        "--",
+        "sh",
+        "-c",
+        "while :; do :; done",
+    ];
+    let done = Cli::new(slow).run();
+    assert!(
+        done.stderr.contains("of processor time (limit 50ms)"),
+        "{}",
+        done.stderr
+    );
+    let both = Cli::new([
+        "exec",
+        "--timeout",
+        "1s",
+        "--cpu-timeout",
+        "1s",
+        "--",
+        "true",
+    ])
+    .run();
+    assert_eq!(both.code, Some(2), "{}", both.stderr);
 }
