@@ -4,8 +4,9 @@
 
 Programs of known need are given limits of which they use 20 to 300 %, alone and several at a time, on a machine that
 does nothing else and beside programs that burn processors, stream through memory and write to disk. They are judged by
-processor time, and, a tenth as often, by wall time. A flip is an outcome that the need alone does not explain: `timeout`
-below 100 %, or anything else above. Writes the section `Steady` of bench/RESULTS.md.
+processor time, and, a tenth as often, by wall time. A flip is an outcome that the need alone does not explain:
+`timeout` below 100 %, or anything else above. What a program needs alone is measured anew before each situation, for
+processors change their speed with whatever else the hardware does. Writes the section `Steady` of bench/RESULTS.md.
 
 Exit code 1 if a program of at most 80 % or at least 125 % flipped when judged by processor time, or one of 90 or 110 %
 flipped more often than alone.
@@ -118,11 +119,10 @@ def main():
     with tempfile.TemporaryDirectory(prefix="fairtrial-steady-") as folder:
         for name, source in PROGRAMS.items():
             Path(folder, name + ".py").write_text(source)
-        needs = {name: calibrate(binary, folder, name) for name in PROGRAMS}
-        print("needs:", {name: "%.0f ms" % (1e3 * need["cpu"]) for name, need in needs.items()}, flush=True)
         found = defaultdict(Counter)
         alone = Counter()
         for at_once, beside in SITUATIONS:
+            needs = {name: calibrate(binary, folder, name) for name in PROGRAMS}
             for judge, runs in (("cpu", each), ("wall", max(1, each // 10))):
                 with disturbed(beside, folder):
                     seen, again = trial(binary, folder, needs, judge, at_once, runs)
@@ -235,10 +235,10 @@ def report(found, alone, needs, took_s):
     lines = [
         "## Steady",
         "",
-        f"Written by `make steady`: {runs:,} runs judged by processor time (`time: cpu`), in {took_s / 60:.0f} minutes on "
-        f"{len(os.sched_getaffinity(0))} processors, load average at the end {os.getloadavg()[0]:.1f}. Each cell is how many "
-        "verdicts differ from what the need alone demands, of programs that use so much of their limit: `timeout` below "
-        "100 %, no `timeout` above. `Run again`: calls that were tried alone before they were judged.",
+        f"Written by `make steady`: {runs:,} runs judged by processor time (`time: cpu`), in {took_s / 60:.0f} minutes "
+        f"on {len(os.sched_getaffinity(0))} processors, load average at the end {os.getloadavg()[0]:.1f}. Each cell is "
+        "how many verdicts differ from what the need alone demands, of programs that use so much of their limit: "
+        "`timeout` below 100 %, no `timeout` above. `Run again`: calls that were tried alone before they were judged.",
         "",
         f"Needs: {needed}.",
         "",

@@ -179,6 +179,8 @@ class Call:
         put(self, "cwd", check_path("cwd", cwd))
         seconds, counts = check_timeout("timeout_s", timeout_s)
         put(self, "timeout_s", seconds)
+        if counts == "cpu" and time == "wall":
+            raise ValueError("`time`: a `CpuTime` counts processor time, not `wall`")
         put(self, "time", counts if time is None else check_text("time", time))
         put(self, "queue_timeout_s", check_seconds("queue_timeout_s", queue_timeout_s))
         put(self, "limits", as_limits(limits))

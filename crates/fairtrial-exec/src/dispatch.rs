@@ -47,7 +47,12 @@ pub(crate) struct Dispatch {
     pub(crate) failed_spawns: u32,
     /// How it fared before, if it is now run again, alone on a processor.
     pub(crate) first: Option<Box<FirstRun>>,
+    /// Times it ran so.
+    pub(crate) alone_runs: u32,
 }
+
+/// A call runs alone at most so often.
+const MOST_ALONE: u32 = 2;
 
 impl Dispatch {
     /// Whether it could be run again and nobody would notice but by its outcome: nobody has seen what it wrote, or taken
@@ -56,7 +61,7 @@ impl Dispatch {
         let call = &self.call;
         let streams = &self.streams;
         call.time == Time::Cpu
-            && self.first.is_none()
+            && self.alone_runs < MOST_ALONE
             && call.has_its_own_worker()
             && streams.input.is_none()
             && streams.output.is_none()

@@ -133,6 +133,7 @@ impl LocalBackend {
             goes_alone: false,
             failed_spawns: 0,
             first: None,
+            alone_runs: 0,
         };
         self.observers.tell(Event::Submit { call: id });
         if commands.send(Command::Submit(dispatch)).is_err() {

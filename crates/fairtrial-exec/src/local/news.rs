@@ -137,12 +137,17 @@ impl Pool {
         }
     }
 
-    /// It timed out while others used the processors: what it comes to alone counts.
+    /// It timed out while others used the processors, or its own: what it comes to alone counts.
     fn run_again(&mut self, mut dispatch: Dispatch, outcome: Outcome) {
         let Outcome {
-            verdict, metrics, ..
+            verdict,
+            metrics,
+            tried_alone,
+            ..
         } = outcome;
-        dispatch.first = Some(Box::new(FirstRun { verdict, metrics }));
+        let this = || Box::new(FirstRun { verdict, metrics });
+        dispatch.first = Some(tried_alone.unwrap_or_else(this));
+        dispatch.alone_runs += 1;
         dispatch.queue_deadline = None; // it has had its turn
         let lane = self.lane(&dispatch);
         self.enqueue(lane, dispatch);
