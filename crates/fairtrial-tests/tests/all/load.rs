@@ -6,7 +6,7 @@ use std::time::Duration;
 use fairtrial_exec::{
     Call, Event, Level, Outcome, Sandbox, Time, Verdict, WaitSource, available_cpus,
 };
-use fairtrial_tests::{Cli, Story, bare, json, note};
+use fairtrial_tests::{Cli, Shell, Story, bare, json, note};
 use serde_json::json as j;
 
 /// Uses so many seconds of processor time.
@@ -89,6 +89,12 @@ async fn whoever_uses_more_than_its_time_times_out() {
                 message(&outcome).contains("of processor time (limit 100ms)"),
                 "{what}"
             );
+            let source = outcome
+                .in_force
+                .mechanisms
+                .iter()
+                .find(|it| it.name == "cpu");
+            assert!(source.is_some_and(|it| !it.via.is_empty()), "{what}");
             let margin = outcome.metrics.margin.expect("it has a limit");
             assert!(
                 margin.limit == "timeout_s" && margin.used > 1.0,
@@ -332,4 +338,25 @@ fn a_batch_of_more_calls_than_processors_warns_once_and_judges_alike() {
     ])
     .run();
     assert_eq!(both.code, Some(2), "{}", both.stderr);
+}
+
+/// FA-14
+#[test]
+fn a_study_counts_processor_time_where_it_says_so() {
+    let shell = Shell::new();
+    let spin = "import time\ndef spin(run):\n    end = time.process_time() + run['condition']['factors']['s']\n    \
+        while time.process_time() < end:\n        pass\n    return {'output': {}}\n";
+    shell.write("a.py", spin);
+    let study = "study_id: s\ntitle: S\nfactors: {s: [0.02, 60]}\nagents: {a: 'a.py:spin'}\n\
+        defaults: {timeout: 200ms, time: cpu}\n";
+    shell.write("study.yaml", study);
+    let run = ["run", "study.yaml", "--out", "out", "-j", "2"];
+    let done = shell.fairtrial(run).run();
+    assert_eq!(done.code, Some(3), "{}", done.stderr);
+    let runs = shell.read("out/runs.csv");
+    assert!(
+        runs.contains("success") && runs.contains("timeout"),
+        "{runs}"
+    );
+    assert!(runs.contains("of processor time (limit 200ms)"), "{runs}");
 }
