@@ -6,7 +6,7 @@ FAIRTRIAL := target/release/fairtrial
 # That of the package's library, here and in the wheel. `make test` takes the tests' own, which is built in half the time.
 export PROFILE ?= release
 
-.PHONY: build demo package test hostile torture chaos check foreign dre lint bench fairness docs clean
+.PHONY: build demo package test hostile torture chaos check foreign dre lint bench fairness steady docs clean
 
 build:
 	cargo build --release -p fairtrial-cli
@@ -82,6 +82,10 @@ bench: package
 # How often verdicts on speed are wrong: 200 A/A pairs, 50 with a true change, beside a busy process. About 15 minutes.
 fairness: build
 	$(PYTHON) bench/fairness.py $(FAIRTRIAL) $(FAIRNESS)
+
+# Verdicts by processor time, alone and under load: 10,000 runs. `make steady STEADY=--quick` makes 490.
+steady: build
+	$(PYTHON) bench/steady.py $(FAIRTRIAL) $(STEADY)
 
 # The commands of README.md and docs/ are run and compared; `make docs` writes what they print, and docs/cli.md.
 docs: build

@@ -24,7 +24,7 @@ except ModuleNotFoundError as _error:
         "can be loaded"
     ) from _error
 from .backends import Backend, Event, Hooks, LocalBackend, RedisBackend
-from .calls import Call, Limits
+from .calls import Call, CpuTime, Limits
 from .errors import (
     Cancelled,
     CandidateError,
@@ -41,7 +41,7 @@ from .evaluating import evaluate
 from .evaluations import Baseline, Cases, Diff, Evaluation, EvaluationReport, Failure
 from .executor import Executor
 from .futures import Future
-from .outcomes import Error, Exit, Metrics, Outcome
+from .outcomes import Error, Exit, FirstRun, Margin, Metrics, Outcome
 from .records import RunRecord, RunRecords
 from .running import arun, run, run_code, shutdown
 from .studies import Plan, Progress, Study, run_study
@@ -59,6 +59,7 @@ __all__ = [
     "CandidateError",
     "Cancelled",
     "Cases",
+    "CpuTime",
     "Diff",
     "EngineError",
     "Error",
@@ -70,11 +71,13 @@ __all__ = [
     "FIRST_COMPLETED",
     "FIRST_EXCEPTION",
     "Failure",
+    "FirstRun",
     "Future",
     "Hooks",
     "LimitExceeded",
     "Limits",
     "LocalBackend",
+    "Margin",
     "MemoryExceeded",
     "Metrics",
     "Outcome",

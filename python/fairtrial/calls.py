@@ -71,6 +71,30 @@ class Limits:
         put(self, "output", check_size("output", output))
 
 
+@dataclass(frozen=True)
+class CpuTime:
+    """A timeout in seconds of processor time: the same however busy the machine is.
+
+    What a call uses in all its processes decides. Wall time only guards against sleepers and deadlocks: three times as
+    long and 5 s, in which time that it waits for a processor does not count.
+
+    >>> import fairtrial as ft
+    >>> ft.run(ft.Call(argv=["sh", "-c", "while :; do :; done"], timeout_s=ft.CpuTime(0.1))).verdict
+    'timeout'
+    """
+
+    seconds: float
+
+
+def check_timeout(name: str, timeout: float | CpuTime | None) -> tuple[float | None, str]:
+    """A timeout as users give it: its seconds, and what they count."""
+    if isinstance(timeout, CpuTime):
+        if timeout.seconds is None:
+            raise ValueError(f"`{name}`: CpuTime needs a number of seconds")
+        return check_seconds(name, timeout.seconds), "cpu"
+    return check_seconds(name, timeout), "wall"
+
+
 @dataclass(frozen=True, init=False, repr=False)
 class Call:
     """One thing to run: a function in source text, or a program with arguments; the keys are those of the JSON form.
@@ -99,6 +123,7 @@ class Call:
     env: Mapping[str, str | None]
     cwd: str | None
     timeout_s: float | None
+    time: str
     queue_timeout_s: float | None
     limits: Limits
     sandbox: str | Mapping[str, Any] | None
@@ -126,7 +151,8 @@ class Call:
         result: str = "data",
         env: Mapping[str, str | None] | None = None,
         cwd: str | os.PathLike[str] | None = None,
-        timeout_s: float | None = None,
+        timeout_s: float | CpuTime | None = None,
+        time: str | None = None,
         queue_timeout_s: float | None = None,
         limits: Limits | Mapping[str, Any] | None = None,
         sandbox: str | Mapping[str, Any] | None = None,
@@ -151,7 +177,11 @@ class Call:
         put(self, "result", check_text("result", result))
         put(self, "env", check_env(env))
         put(self, "cwd", check_path("cwd", cwd))
-        put(self, "timeout_s", check_seconds("timeout_s", timeout_s))
+        seconds, counts = check_timeout("timeout_s", timeout_s)
+        put(self, "timeout_s", seconds)
+        if counts == "cpu" and time == "wall":
+            raise ValueError("`time`: a `CpuTime` counts processor time, not `wall`")
+        put(self, "time", counts if time is None else check_text("time", time))
         put(self, "queue_timeout_s", check_seconds("queue_timeout_s", queue_timeout_s))
         put(self, "limits", as_limits(limits))
         put(self, "sandbox", as_sandbox(sandbox))
@@ -221,6 +251,7 @@ def engine_terms(terms: Any, env: Mapping[str, str | None]) -> dict[str, Any]:
     }
     return {
         "timeout_s": terms.timeout_s,
+        "time": terms.time,
         "queue_timeout_s": terms.queue_timeout_s,
         "env": dict(env),
         "cwd": terms.cwd,

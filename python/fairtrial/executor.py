@@ -22,7 +22,6 @@ from ._checks import (
     check_items,
     check_kill_after,
     check_path,
-    check_seconds,
     check_text,
     check_texts,
     check_workers,
@@ -30,7 +29,7 @@ from ._checks import (
 )
 from ._interrupts import is_interrupt
 from .backends import engine_options
-from .calls import DEFAULT_CAPTURE_BYTES, Limits, as_limits, as_sandbox, engine_terms
+from .calls import DEFAULT_CAPTURE_BYTES, CpuTime, Limits, as_limits, as_sandbox, check_timeout, engine_terms
 from .errors import is_ctrl_c
 from .futures import Future, Shared
 from .outcomes import Outcome, message, unstarted
@@ -54,7 +53,7 @@ class Executor(concurrent.futures.Executor):
         max_workers: int | None = None,
         *,
         isolation: Literal["reuse", "fresh"] = "reuse",
-        timeout: float | None = None,
+        timeout: float | CpuTime | None = None,
         limits: Limits | Mapping[str, Any] | None = None,
         sandbox: str | Mapping[str, Any] | None = None,
         preload: Iterable[str] = (),
@@ -68,7 +67,8 @@ class Executor(concurrent.futures.Executor):
         echo: bool = True,
         **unknown: NoReturn,
     ) -> None:
-        """`isolation="fresh"` gives each call a process of its own; `timeout` counts from when a call begins.
+        """`isolation="fresh"` gives each call a process of its own; `timeout` counts from when a call begins;
+        a `CpuTime` counts its processor time.
 
         `env` adds to what workers get of the environment, and "inherit" passes all of it. `echo` passes on what
         workers write. `sandbox` is a level or a mapping: "none", unless FAIRTRIAL_SANDBOX says otherwise.
@@ -95,7 +95,7 @@ class Executor(concurrent.futures.Executor):
     def options(
         self,
         *,
-        timeout: float | None = _AS_BEFORE,
+        timeout: float | CpuTime | None = _AS_BEFORE,
         limits: Limits | Mapping[str, Any] | None = _AS_BEFORE,
         env: Mapping[str, str | None] | Literal["inherit"] | None = _AS_BEFORE,
         echo: bool = _AS_BEFORE,
@@ -230,7 +230,9 @@ class _Terms:
     def __init__(self, **terms: Any) -> None:
         self.given = terms
         self.isolation: str = terms["isolation"]
-        self.timeout_s: float | None = terms["timeout_s"]
+        self.timeout_s: float | None
+        self.time: str
+        self.timeout_s, self.time = terms["timeout_s"]
         self.queue_timeout_s: float | None = None
         self.limits: Limits = terms["limits"]
         self.sandbox: str | Mapping[str, Any] | None = terms["sandbox"]
@@ -274,7 +276,7 @@ def of_host(initializer: bytes | None = None) -> dict[str, Any]:
 def _checked(given: dict[str, Any]) -> dict[str, Any]:
     """Terms as users give them, checked, under the names they have here."""
     checks: dict[str, Callable[[str, Any], Any]] = {
-        "timeout": check_seconds,
+        "timeout": check_timeout,
         "limits": lambda _, value: as_limits(value),
         "env": lambda _, value: value if value == "inherit" else check_env(value),
         "echo": check_flag,

@@ -53,6 +53,19 @@ class Exit:
 
 
 @dataclass(frozen=True)
+class Margin:
+    """How near a call came to a limit: `used` is a part of it, of which 1 is all.
+
+    >>> import fairtrial as ft
+    >>> ft.run(ft.Call(argv=["sleep", "0.1"], timeout_s=60, sandbox="none")).metrics.margin.limit
+    'timeout_s'
+    """
+
+    limit: str
+    used: float
+
+
+@dataclass(frozen=True)
 class Metrics:
     """What a call cost, measured from outside it; what was not measured is None.
 
@@ -75,9 +88,20 @@ class Metrics:
     base_rss_bytes: int | None
     leaked_processes: int | None
     measured_by: str | None
+    wait_s: float | None
+    wait_source: str | None
+    margin: Margin | None
 
     def __repr__(self) -> str:
         return f"<Metrics wall_s={self.wall_s} peak_rss_bytes={self.peak_rss_bytes}>"
+
+
+@dataclass(frozen=True)
+class FirstRun:
+    """What a call came to beside others, before it was tried alone."""
+
+    verdict: str
+    metrics: Metrics
 
 
 class Outcome:
@@ -202,6 +226,17 @@ class Outcome:
         return found
 
     @property
+    def tried_alone(self) -> FirstRun | None:
+        """What the first run came to, if the call was then run again, alone on a processor: that run's verdict counts.
+
+        >>> import fairtrial as ft
+        >>> ft.run(ft.Call(argv=["true"])).tried_alone is None
+        True
+        """
+        found: FirstRun | None = self._get("tried_alone")
+        return found
+
+    @property
     def _exception(self) -> bytes | None:
         """The pickled exception of a pickled call."""
         found: bytes | None = self._get("exception")
@@ -239,6 +274,7 @@ def unstarted(error: BaseException) -> Outcome:
         "stderr": ("", 0),
         "metrics": nothing,
         "in_force": {},
+        "tried_alone": None,
     }
     return _restore(state, (None,), ("", b""))
 
@@ -287,6 +323,16 @@ def _exit(raw: _engine.Outcome) -> Exit | None:
     return None if raw.exit is None else Exit(*raw.exit)
 
 
+def _metrics(given: dict[str, Any]) -> Metrics:
+    margin = given.pop("margin")
+    return Metrics(margin=None if margin is None else Margin(**margin), **given)
+
+
+def _first_run(raw: _engine.Outcome) -> FirstRun | None:
+    first = raw.tried_alone()
+    return None if first is None else FirstRun(first["verdict"], _metrics(first["metrics"]))
+
+
 _PARTS: dict[str, Callable[[_engine.Outcome], Any]] = {
     "verdict": lambda raw: raw.verdict,
     "error": _error,
@@ -294,6 +340,7 @@ _PARTS: dict[str, Callable[[_engine.Outcome], Any]] = {
     "exit": _exit,
     "stdout": lambda raw: raw.output(1),
     "stderr": lambda raw: raw.output(2),
-    "metrics": lambda raw: Metrics(**raw.metrics()),
+    "metrics": lambda raw: _metrics(raw.metrics()),
     "in_force": lambda raw: raw.in_force(),
+    "tried_alone": _first_run,
 }

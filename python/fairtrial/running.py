@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ._checks import refuse_unknown
 from ._lifetime import lifetime
 from .backends import Backend, LocalBackend
-from .calls import Call, Limits
+from .calls import Call, CpuTime, Limits
 from .errors import error_of
 from .outcomes import Outcome
 
@@ -67,7 +67,7 @@ def run_code(
     source: str,
     function: str,
     *args: Any,
-    timeout: float | None = None,
+    timeout: float | CpuTime | None = None,
     limits: Limits | Mapping[str, Any] | None = None,
     backend: Backend | None = None,
     **options: Unpack[CodeOptions],

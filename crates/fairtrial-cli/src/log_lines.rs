@@ -1,8 +1,9 @@
-//! What libraries report while they work, on standard error: a server that is away or back, a host with too few
-//! descriptors.
+//! What libraries have to say on standard error: a server of a cluster that is away, and that it is back; what users can
+//! do about their settings.
 
 use std::io::{self, Write};
 
+use fairtrial_exec::ADVICE;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use crate::terminal::Shown;
@@ -12,7 +13,7 @@ struct Lines;
 impl Log for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let target = metadata.target();
-        target.starts_with("fairtrial_cluster") || target == fairtrial_exec::HOST_LOG
+        target.starts_with("fairtrial_cluster") || target == ADVICE
     }
 
     fn log(&self, record: &Record<'_>) {

@@ -560,6 +560,22 @@ mod tests {
         }
     }
 
+    /// FA-14
+    #[test]
+    fn where_processor_time_decides_wall_time_is_a_guard() {
+        let mut call = Call::command(["true"]);
+        call.timeout = Some(Duration::from_secs(2));
+        assert_eq!(call.guard(), None);
+        call.time = Time::Cpu;
+        assert_eq!(call.guard(), Some(Duration::from_secs(11)));
+        assert_eq!(call.validate(), Ok(()));
+        call.timeout = None;
+        assert_eq!(call.validate().unwrap_err().field, "time");
+        for time in [Time::Wall, Time::Cpu] {
+            assert_eq!(time.to_string().parse(), Ok(time));
+        }
+    }
+
     /// EX-46
     #[test]
     fn a_time_that_is_not_positive_and_finite_is_refused() {

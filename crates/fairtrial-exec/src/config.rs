@@ -10,9 +10,6 @@ use crate::error::EngineError;
 use crate::sandbox::Facility;
 use crate::spill::{SpillDir, SpillPolicy};
 
-/// The target of log records about what the host lacks, for those who show them to users.
-pub const HOST_LOG: &str = "fairtrial::host";
-
 /// How a [`LocalBackend`](crate::LocalBackend) is set up.
 #[derive(Clone, Debug)]
 pub struct LocalConfig {

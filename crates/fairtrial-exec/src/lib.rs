@@ -87,7 +87,7 @@ pub use {
         Isolation, PickledWork, PythonTerms, ResultFormat, SourceWork, Time, Work, seconds,
     },
     capture::{Capture, Captured},
-    config::{HOST_LOG, LocalConfig, Recycle, available_cpus},
+    config::{LocalConfig, Recycle, available_cpus},
     copies::{
         CopySlot, Deletions, Provider, Reset, Unavailable, UnknownProvider, Written, probe_copy,
         write_changes,
@@ -99,7 +99,7 @@ pub use {
     limits::{DEFAULT_OUTPUT_BYTES, Limits, Resource, Size, parse_duration, parse_size},
     linux::{perf::Counted, process::adopt_orphans, remove::remove_path as remove_tree},
     listener::{Listener, Stream, Streams, Tap, TapReader},
-    local::{CallHandle, Cancels, Execution, LocalBackend},
+    local::{ADVICE, CallHandle, Cancels, Execution, LocalBackend},
     machine_lock::{Held, Holder, LockError, MachineLock},
     measuring::{
         Count, Disturbance, KeptOff, NoCounters, Pin, Pinning, Reading, Surroundings, UnusableCpu,

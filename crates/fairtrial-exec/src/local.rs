@@ -11,6 +11,8 @@ mod slots;
 mod start;
 mod vigil;
 
+pub use pool::ADVICE;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -133,6 +135,7 @@ impl LocalBackend {
             wants_all_memory: false,
             failed_spawns: 0,
             first: None,
+            alone_runs: 0,
         };
         self.observers.tell(Event::Submit { call: id });
         if commands.send(Command::Submit(dispatch)).is_err() {

@@ -73,6 +73,12 @@ impl Outcome {
         (captured.text(), captured.dropped)
     }
 
+    /// The contract's `tried_alone` object.
+    fn tried_alone<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let first = self.outcome.tried_alone.as_ref();
+        to_python(py, &first.map_or(Json::Null, |first| first.to_json()))
+    }
+
     /// The contract's `metrics` object.
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         to_python(py, &self.outcome.metrics.to_json())

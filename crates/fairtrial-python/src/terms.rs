@@ -22,6 +22,7 @@ pub(crate) struct Terms(Call);
 #[pyo3(from_item_all)]
 struct Given {
     timeout_s: Option<f64>,
+    time: String,
     queue_timeout_s: Option<f64>,
     env: BTreeMap<OsString, Option<OsString>>,
     cwd: Option<PathBuf>,
@@ -150,6 +151,7 @@ impl Given {
         };
         let mut call = Call::new(work);
         call.timeout = time("timeout_s", self.timeout_s)?;
+        call.time = self.time.parse().map_err(refuse)?;
         call.queue_timeout = time("queue_timeout_s", self.queue_timeout_s)?;
         call.env = self.env;
         call.cwd = self.cwd;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairtrial_exec::{Isolation, Limits, Sandbox};
+use fairtrial_exec::{Isolation, Limits, Sandbox, Time};
 
 use crate::fault::Place;
 use crate::host::HostFunction;
@@ -49,6 +49,8 @@ pub enum EntryPoint {
 pub struct Terms {
     /// Longest run.
     pub timeout: Option<Duration>,
+    /// What that counts.
+    pub time: Time,
     /// Longest wait.
     pub queue_timeout: Option<Duration>,
     /// What it may use.

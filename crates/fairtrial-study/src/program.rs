@@ -9,7 +9,7 @@ use std::time::Duration;
 use fairtrial_exec::value::{Value as Data, encode};
 use fairtrial_exec::{
     Call, CommandWork, DEFAULT_LEVEL, Isolation, Level, PickledWork, PythonTerms, ResultFormat,
-    Sandbox, SourceWork, Work,
+    Sandbox, SourceWork, Time, Work,
 };
 
 use num_bigint::BigInt;
@@ -186,6 +186,7 @@ impl Program {
         call.env
             .insert("FAIRTRIAL_SEED".into(), Some(seed.to_string().into()));
         call.timeout = terms.timeout;
+        call.time = terms.time;
         call.queue_timeout = terms.queue_timeout;
         call.limits = terms.limits.clone();
         let usual = || Sandbox::from_env().ok().flatten();
@@ -398,7 +399,7 @@ fn terms(binding: &Binding) -> Value {
         Isolation::Fresh => "fresh",
         Isolation::Reuse => "reuse",
     };
-    Value::map([
+    let wall = [
         ("timeout", seconds(terms.timeout)),
         ("memory", count(limits.memory_bytes)),
         ("cpu", seconds(limits.cpu)),
@@ -408,5 +409,8 @@ fn terms(binding: &Binding) -> Value {
         ("output", count(limits.output_bytes)),
         ("sandbox", Value::Text(sandbox)),
         ("isolation", Value::text(isolation)),
-    ])
+    ];
+    // Runs of studies that count wall time are the same as before there was a choice.
+    let cpu = (terms.time == Time::Cpu).then(|| ("time", Value::text("cpu")));
+    Value::map(wall.into_iter().chain(cpu))
 }

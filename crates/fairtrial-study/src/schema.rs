@@ -271,6 +271,7 @@ pub(crate) const BINDING: &[Field] = &[
     field("source", Kind::MaybeText),
     field("function", Kind::MaybeText),
     field("timeout", Kind::Own),
+    field("time", Kind::Choice(&["wall", "cpu"])),
     field("queue_timeout", Kind::Own),
     field("limits", Kind::Own),
     field("sandbox", Kind::MaybeText),

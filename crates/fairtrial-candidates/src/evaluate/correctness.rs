@@ -274,6 +274,7 @@ impl Checking {
             env: Some(&test.env),
             own_env,
             timeout: Some(test.timeout),
+            time: test.time,
             hash_seed: TEST_HASH_SEED,
             log: Some(self.logs.join(&tree.name).join(file_name(&test.name))),
             ..Errand::new(&test.command)

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use fairtrial_exec::{
     Backend, Call, ChangeKind, Counted, DEFAULT_OUTPUT_BYTES, EngineError, FrozenTree, Level,
-    Limits, LocalBackend, Outcome, Sandbox, Shared, SharedMode, Upper, Workspace,
+    Limits, LocalBackend, Outcome, Sandbox, Shared, SharedMode, Time, Upper, Workspace,
     WorkspaceNamespace, remove_tree,
 };
 
@@ -204,6 +204,7 @@ pub(crate) struct Errand<'a> {
     /// Set last: nobody else says it.
     pub(crate) own_env: Vec<(OsString, OsString)>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) time: Time,
     pub(crate) hash_seed: u32,
     /// The only processors it may use, before others.
     pub(crate) cpus: Option<Vec<usize>>,
@@ -228,6 +229,7 @@ impl<'a> Errand<'a> {
             env: None,
             own_env: Vec::new(),
             timeout: None,
+            time: Time::Wall,
             hash_seed: TEST_HASH_SEED,
             cpus: None,
             counted: &[],
@@ -338,6 +340,7 @@ impl Ground {
             None => at.to_owned(),
         });
         call.timeout = errand.timeout;
+        call.time = errand.time;
         call.limits = self.limits.clone();
         call.sandbox = self.sandbox.clone();
         if errand.cpus.is_some() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fairtrial_exec::Time;
 use serde_json::{Value as Json, json};
 
 use super::command::Command;
@@ -10,7 +11,7 @@ use super::field::Field;
 use super::path::SpecPath;
 use super::reader::Record;
 use super::units::{minutes, seconds};
-use super::worded::worded;
+use super::worded::{Worded, worded};
 pub use crate::cases::{OutputTerms as OutputCheck, ResultsKind};
 use crate::stage::TreePath;
 
@@ -48,6 +49,8 @@ pub struct TestCommand {
     pub command: Command,
     /// How long all of it may take.
     pub timeout: Duration,
+    /// What that counts.
+    pub time: Time,
     /// How long one case may take.
     pub case_timeout: Option<Duration>,
     /// How its results are read.
@@ -66,6 +69,10 @@ pub struct TestCommand {
 
 worded!(ResultsKind { Exit => "exit", Junit => "junit", Pytest => "pytest" });
 
+impl Worded for Time {
+    const WORDS: &'static [(&'static str, Self)] = &[("wall", Self::Wall), ("cpu", Self::Cpu)];
+}
+
 worded!(OutputCheck { Ignore => "ignore", Compare => "compare" });
 
 impl TestCommand {
@@ -73,6 +80,7 @@ impl TestCommand {
         "name",
         "command",
         "timeout",
+        "time",
         "case_timeout",
         "results",
         "junit_path",
@@ -95,6 +103,7 @@ impl TestCommand {
         Self {
             name: named(&record, "test", nth),
             timeout: record.read("timeout", Field::duration).unwrap_or(TIMEOUT),
+            time: record.read("time", Field::word).unwrap_or_default(),
             case_timeout: record
                 .field_or_none("case_timeout")
                 .and_then(Field::duration),
@@ -109,7 +118,7 @@ impl TestCommand {
     }
 
     pub(super) fn to_json(&self) -> Json {
-        json!({
+        let mut written = json!({
             "name": self.name,
             "command": self.command.to_json(),
             "timeout": seconds(self.timeout),
@@ -120,7 +129,12 @@ impl TestCommand {
             "env": self.env,
             "output": self.output.to_string(),
             "judge": self.judge.as_ref().map(Judge::to_json),
-        })
+        });
+        // Evaluations that count wall time are written as before there was a choice.
+        if self.time != Time::default() {
+            written["time"] = self.time.to_string().into();
+        }
+        written
     }
 }
 

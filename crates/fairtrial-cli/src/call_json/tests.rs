@@ -105,6 +105,14 @@ fn each_fault_has_its_column_and_a_hint() {
             "39: `queue_timeout_s`: must be a positive number of seconds, not 0",
         ),
         (
+            r#"{"argv": ["true"], "timeout_s": 1, "time": "fast"}"#,
+            "44: `time`: `fast` is neither `wall` nor `cpu`",
+        ),
+        (
+            r#"{"argv": ["true"], "time": "cpu"}"#,
+            "28: `time`: `cpu` says what a timeout counts: set `timeout_s`, too",
+        ),
+        (
             r#"{"argv": ["true"], "timeout_s": 1e999}"#,
             "37: number out of range",
         ),

@@ -9,12 +9,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::member::Member;
-use super::pool::{Pool, SPAWN_TRIES, START_FAILURES};
+use super::pool::{ADVICE, Pool, SPAWN_TRIES, START_FAILURES};
 use super::queue::{COMMANDS, Lane};
 use super::room::no_room;
 use crate::aside::aside;
 use crate::clock::Clock;
-use crate::config::HOST_LOG;
 use crate::dispatch::Dispatch;
 use crate::dispatch::{Context, PoolNews, Site, WorkerNumber, ZygoteEnd};
 use crate::environment::Environment;
@@ -329,7 +328,7 @@ impl Pool {
 fn renew_scratch(site: &Site) -> Result<(), EngineError> {
     let context = &site.context;
     log::warn!(
-        target: HOST_LOG,
+        target: ADVICE,
         "the scratch directory `{}` is gone: calls get another",
         context.scratch.borrow().path().display()
     );

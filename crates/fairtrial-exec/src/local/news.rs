@@ -6,10 +6,11 @@ use tokio::time::Instant;
 
 use super::interpreters::ZygoteState;
 use super::member::recycle;
-use super::pool::{OVERDUE_TRIES, Pool, SPAWN_PAUSE, SPAWN_TRIES, START_FAILURES, cancelled};
+use super::pool::{
+    ADVICE, OVERDUE_TRIES, Pool, SPAWN_PAUSE, SPAWN_TRIES, START_FAILURES, cancelled,
+};
 use super::queue::Lane;
 use crate::call::Work;
-use crate::config::HOST_LOG;
 use crate::dispatch::{Answer, Dispatch, Finished, PoolNews, Unstarted, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, Event, ExitReason};
@@ -152,7 +153,7 @@ impl Pool {
     /// The host ran out of memory: what the call comes to when no other takes any counts.
     fn run_without_others(&mut self, mut dispatch: Dispatch) {
         log::warn!(
-            target: HOST_LOG,
+            target: ADVICE,
             "the host ran out of memory and ended a call: it is run again without others"
         );
         dispatch.wants_all_memory = true;
@@ -161,12 +162,17 @@ impl Pool {
         self.enqueue(lane, dispatch);
     }
 
-    /// It timed out while others used the processors: what it comes to alone counts.
+    /// It timed out while others used the processors, or its own: what it comes to alone counts.
     fn run_again(&mut self, mut dispatch: Dispatch, outcome: Outcome) {
         let Outcome {
-            verdict, metrics, ..
+            verdict,
+            metrics,
+            tried_alone,
+            ..
         } = outcome;
-        dispatch.first = Some(Box::new(FirstRun { verdict, metrics }));
+        let this = || Box::new(FirstRun { verdict, metrics });
+        dispatch.first = Some(tried_alone.unwrap_or_else(this));
+        dispatch.alone_runs += 1;
         dispatch.queue_deadline = None; // it has had its turn
         let lane = self.lane(&dispatch);
         self.enqueue(lane, dispatch);
@@ -289,7 +295,7 @@ impl Pool {
         if self.room.shrink(self.busy()) {
             let slots = self.room.slots();
             log::warn!(
-                target: HOST_LOG,
+                target: ADVICE,
                 "no room for more calls ({step}: {source}): {slots} at a time for now"
             );
         }

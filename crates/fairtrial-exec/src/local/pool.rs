@@ -18,7 +18,7 @@ use crate::backend::Shutdown;
 use crate::call::{Isolation, Time};
 use crate::capture::Captured;
 use crate::clock::{after, until};
-use crate::config::{HOST_LOG, LocalConfig, available_cpus};
+use crate::config::{LocalConfig, available_cpus};
 use crate::dispatch::{Answer, Dispatch, PoolNews, Site, WorkerNumber};
 use crate::event::{CallId, Event, ExitReason};
 use crate::linux::monotonic::now_ns;
@@ -56,6 +56,9 @@ pub(super) const OVERDUE_TRIES: u32 = 2;
 pub(super) const SPAWN_TRIES: u32 = 3;
 /// Between two such tries.
 pub(super) const SPAWN_PAUSE: Duration = Duration::from_millis(200);
+
+/// Log target of what users can do something about.
+pub const ADVICE: &str = "fairtrial_advice";
 
 /// Keys that are remembered though nothing of them is left.
 const MOST_UNUSED_LANES: usize = 64;
@@ -131,7 +134,7 @@ impl Pool {
         if room.is_short() {
             let problem = "this process may have too few descriptors for more (see `ulimit -n`)";
             let (slots, asked) = (room.slots(), config.max_workers);
-            log::warn!(target: HOST_LOG, "{slots} of {asked} calls run at a time: {problem}");
+            log::warn!(target: ADVICE, "{slots} of {asked} calls run at a time: {problem}");
         }
         Self {
             room,
@@ -234,7 +237,7 @@ impl Pool {
         let (slots, cpus) = (self.config.max_workers, available_cpus());
         if slots > cpus && !std::mem::replace(&mut self.crowded, true) {
             log::warn!(
-                target: HOST_LOG,
+                target: ADVICE,
                 "{slots} calls run at a time on {cpus} processors: verdicts count processor time, but calls that time \
                  out beside others are run again alone, one after the other"
             );

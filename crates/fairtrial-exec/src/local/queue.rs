@@ -96,8 +96,11 @@ impl<T> Queue<T> {
         let mut calls: Vec<T> = calls
             .map(|(id, call)| (self.lane_of.remove(&id), call).1)
             .collect();
-        let alone = self.alone.extract_if(.., |_, (of, _)| *of == lane);
-        calls.extend(alone.map(|(_, (_, call))| call));
+        let alone = std::mem::take(&mut self.alone);
+        let (of_lane, others) = alone.into_iter().partition(|(_, (of, _))| *of == lane);
+        self.alone = others;
+        let of_lane: BTreeMap<CallId, (Lane, T)> = of_lane;
+        calls.extend(of_lane.into_values().map(|(_, call)| call));
         calls
     }
 

@@ -264,8 +264,8 @@ impl Pool {
 
     fn start_command(&mut self, site: &Site, dispatch: Dispatch) {
         self.make_room();
-        let (identity, generation) = (self.identity(), self.next_generation());
         let given = Given::of(&dispatch);
+        let (identity, generation) = (self.identity(given.alone), self.next_generation());
         let (number, id) = (identity.number, identity.id.clone());
         match start::command(site, identity, dispatch, generation) {
             Ok(mailbox) => {
@@ -296,7 +296,7 @@ impl Pool {
         terms: Option<Terms>,
         alone: bool,
     ) -> io::Result<WorkerNumber> {
-        let identity = self.identity();
+        let identity = self.identity(alone);
         let (number, id) = (identity.number, identity.id.clone());
         let host = self
             .state(lane)
@@ -315,7 +315,6 @@ impl Pool {
             identity,
             terms.as_ref(),
             &paths,
-            alone,
         )?;
         self.add_member(number, id, lane, mode, mailbox);
         if let Some(member) = self.workers.get_mut(&number) {
@@ -376,7 +375,7 @@ impl Pool {
         }
     }
 
-    fn identity(&mut self) -> Identity {
+    fn identity(&mut self, alone: bool) -> Identity {
         self.numbers += 1;
         // An odd factor makes this a permutation of 48-bit numbers: distinct, and without a pattern to guess.
         let mixed = self
@@ -386,6 +385,7 @@ impl Pool {
         Identity {
             number: WorkerNumber(self.numbers),
             id: format!("{:012x}", mixed & 0xffff_ffff_ffff),
+            alone,
         }
     }
 

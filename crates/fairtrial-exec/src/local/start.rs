@@ -25,6 +25,8 @@ use crate::worker::pipes::{Input, Output};
 pub(crate) struct Identity {
     pub(crate) number: WorkerNumber,
     pub(crate) id: String,
+    /// Whether it has a processor to itself.
+    pub(crate) alone: bool,
 }
 
 /// Where a worker is told what to do.
@@ -39,13 +41,12 @@ pub(crate) fn fork(
     identity: Identity,
     terms: Option<&Terms>,
     paths: &[PathBuf],
-    alone: bool,
 ) -> io::Result<Mailbox> {
     let (ours, theirs) = crate::linux::socket::pair_stream()?;
     let (stdout, stdout_theirs) = Output::open(Stream::Stdout)?;
     let (stderr, stderr_theirs) = Output::open(Stream::Stderr)?;
-    let (mailbox, mut worker) =
-        Worker::new(site, mode, identity.number, identity.id, stdout, stderr);
+    let Identity { number, id, alone } = identity;
+    let (mailbox, mut worker) = Worker::new(site, mode, number, id, stdout, stderr);
     worker.link = Some(Link::new(ours)?);
     if let Some(host) = host {
         worker.initialize(host)?;
@@ -101,7 +102,7 @@ pub(crate) fn command(
         stderr,
         scratch,
     } = parts;
-    let (number, id) = (identity.number, identity.id);
+    let Identity { number, id, .. } = identity;
     let (mailbox, mut worker) = Worker::new(site, Mode::Command, number, id, stdout, stderr);
     worker.stdin = stdin;
     worker.take(dispatch, generation, None, Some(scratch));
@@ -141,7 +142,7 @@ impl CommandParts {
         }
         let (stdin, stdin_theirs) = input(dispatch).map_err(channels)?;
         let mut program = program(site, &dispatch.call, &identity.id, scratch.path());
-        program.alone = dispatch.first.is_some();
+        program.alone = identity.alone;
         let fds = vec![stdin_theirs, stdout_theirs, stderr_theirs];
         Ok(Self {
             program,

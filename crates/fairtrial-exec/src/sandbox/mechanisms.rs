@@ -6,7 +6,7 @@ use super::means::{Inside, Lack, Means};
 use super::needs;
 use super::report::{Counters, InForce, Mechanism, State};
 use super::{Level, Network, Sandbox};
-use crate::call::{Call, Work};
+use crate::call::{Call, Time, Work};
 use crate::linux::landlock;
 use crate::worker::Mode;
 use crate::workspace::{Upper, Workspace, WorkspaceNamespace};
@@ -21,8 +21,9 @@ pub(crate) fn in_force(call: &Call, mode: Mode, means: &Means) -> InForce {
         mechanisms.retain(|mechanism| mechanism.name != "scratch");
     }
     let limits = &call.limits;
+    let counts_cpu = limits.cpu.is_some() || call.time == Time::Cpu;
     let asked = [
-        limits.cpu.is_some().then(|| cpu(level, means)),
+        counts_cpu.then(|| cpu(level, means)),
         limits.memory_bytes.is_some().then(|| memory(level, means)),
         limits.processes.is_some().then(|| processes(level, means)),
     ];

@@ -436,7 +436,7 @@ fn watch(current: &Current, began_ns: u64, mode: Mode) -> Watch {
         return limits;
     };
     let limit_ns = nanoseconds(timeout);
-    let most_ns = match current.can_run_again {
+    let most_ns = match current.can_run_again && current.dispatch.first.is_none() {
         true => limit_ns.saturating_add(limit_ns / 2),
         false => limit_ns,
     };

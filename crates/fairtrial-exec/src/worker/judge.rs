@@ -66,12 +66,14 @@ pub(crate) fn replied(facts: Facts<'_>, reply: Result<Reply, SettleError>) -> An
 }
 
 /// Whether a call timed out by processor time while others used the processors: then it may have needed more than it
-/// does alone.
+/// does alone. One that was run alone is in doubt if some other program used its processor all the same.
 pub(crate) fn is_in_doubt(call: &Call, answer: &Answer, end: &End) -> bool {
-    let timed_out = answer
-        .as_ref()
-        .is_ok_and(|outcome| outcome.verdict == Verdict::Timeout);
-    timed_out && used_too_much(call, end.cpu_use) && end.cpu_use.is_some_and(|it| it.shared)
+    let Ok(outcome) = answer else { return false };
+    let was_shared = match outcome.tried_alone {
+        Some(_) => outcome.metrics.was_starved(),
+        None => end.cpu_use.is_some_and(|it| it.shared),
+    };
+    outcome.verdict == Verdict::Timeout && used_too_much(call, end.cpu_use) && was_shared
 }
 
 fn used_too_much(call: &Call, cpu_use: Option<CpuUse>) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairtrial_exec::{Isolation, Limits, Resource, parse_duration, parse_size};
+use fairtrial_exec::{Isolation, Limits, Resource, Time, parse_duration, parse_size};
 
 use crate::binding::{Contract, Terms};
 use crate::compat::Compat;
@@ -39,8 +39,19 @@ pub(crate) fn terms(reader: &mut Reader, record: &Record<'_>) -> Terms {
         Some(node) => reader.choice(node, "contract", &["run", "dre"]).to_str(),
         None => String::new(),
     };
+    let timeout = time(reader, "timeout");
+    let counts = match record.text("time").as_str() {
+        "cpu" => Time::Cpu,
+        _ => Time::Wall,
+    };
+    if counts == Time::Cpu && record.node("timeout").is_none() {
+        let place = record.place_of("time").clone();
+        let message = "`time: cpu` says what a timeout counts: set `timeout`, too";
+        reader.fault(&place, "time", message, "as in `timeout: 2s`");
+    }
     Terms {
-        timeout: time(reader, "timeout"),
+        timeout,
+        time: counts,
         queue_timeout: time(reader, "queue_timeout"),
         limits: limits(reader, record.node("limits")),
         sandbox,

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fairtrial_exec::{
-    Backend, Call, Event, Level, Outcome, Sandbox, Time, Verdict, WaitSource, available_cpus,
+    Call, Event, Level, Outcome, Sandbox, Time, Verdict, WaitSource, available_cpus,
 };
-use fairtrial_tests::{Story, bare, json, note};
+use fairtrial_tests::{Cli, Shell, Story, bare, json, note};
 use serde_json::json as j;
 
 /// Uses so many seconds of processor time.
@@ -89,6 +89,12 @@ async fn whoever_uses_more_than_its_time_times_out() {
                 message(&outcome).contains("of processor time (limit 100ms)"),
                 "{what}"
             );
+            let source = outcome
+                .in_force
+                .mechanisms
+                .iter()
+                .find(|it| it.name == "cpu");
+            assert!(source.is_some_and(|it| !it.via.is_empty()), "{what}");
             let margin = outcome.metrics.margin.expect("it has a limit");
             assert!(
                 margin.limit == "timeout_s" && margin.used > 1.0,
@@ -277,4 +283,80 @@ async fn a_wall_timeout_of_a_starved_call_says_so() {
         message(&outcome)
     );
     story.end().await;
+}
+
+/// FA-14, FA-16: the first of its kind tells what `-j` above the processors means; all are judged by their own time.
+#[test]
+fn a_batch_of_more_calls_than_processors_warns_once_and_judges_alike() {
+    let line = j!({"source": SPIN, "function": "f", "args": [0.1], "timeout_s": 0.2, "time": "cpu", "sandbox": "none"});
+    let jobs = (4 * available_cpus()).to_string();
+    let lines = format!("{line}\n").repeat(4 * available_cpus());
+    let done = Cli::new(["batch", "-", "-j", &jobs, "--no-progress"]).run_with(&lines);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(
+        done.stderr.matches("warning: ").count(),
+        1,
+        "{}",
+        done.stderr
+    );
+    assert!(
+        done.stderr.contains("calls run at a time on"),
+        "{}",
+        done.stderr
+    );
+    for record in done.stdout.lines() {
+        let record: serde_json::Value = serde_json::from_str(record).expect("JSON");
+        assert_eq!(record["verdict"], "ok", "{record}");
+        assert_eq!(record["metrics"]["margin"]["limit"], "timeout_s");
+        assert_eq!(record["metrics"]["wait_source"], "schedstat");
+    }
+    let slow = [
+        "exec",
+        "--cpu-timeout",
+        "50ms",
+        "--sandbox",
+        "none",
+        "--",
+        "sh",
+        "-c",
+        "while :; do :; done",
+    ];
+    let done = Cli::new(slow).run();
+    assert!(
+        done.stderr.contains("of processor time (limit 50ms)"),
+        "{}",
+        done.stderr
+    );
+    let both = Cli::new([
+        "exec",
+        "--timeout",
+        "1s",
+        "--cpu-timeout",
+        "1s",
+        "--",
+        "true",
+    ])
+    .run();
+    assert_eq!(both.code, Some(2), "{}", both.stderr);
+}
+
+/// FA-14
+#[test]
+fn a_study_counts_processor_time_where_it_says_so() {
+    let shell = Shell::new();
+    let spin = "import time\ndef spin(run):\n    end = time.process_time() + run['condition']['factors']['s']\n    \
+        while time.process_time() < end:\n        pass\n    return {'output': {}}\n";
+    shell.write("a.py", spin);
+    let study = "study_id: s\ntitle: S\nfactors: {s: [0.02, 60]}\nagents: {a: 'a.py:spin'}\n\
+        defaults: {timeout: 200ms, time: cpu}\n";
+    shell.write("study.yaml", study);
+    let run = ["run", "study.yaml", "--out", "out", "-j", "2"];
+    let done = shell.fairtrial(run).run();
+    assert_eq!(done.code, Some(3), "{}", done.stderr);
+    let runs = shell.read("out/runs.csv");
+    assert!(
+        runs.contains("success") && runs.contains("timeout"),
+        "{runs}"
+    );
+    assert!(runs.contains("of processor time (limit 200ms)"), "{runs}");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fairtrial_exec::{Level, Limits, Network, Resource, Sandbox};
+use fairtrial_exec::{Level, Limits, Network, Resource, Sandbox, Time};
 use serde_json::json;
 
 use crate::measure::{self, Metric};
@@ -53,6 +53,7 @@ fn plain_test() -> TestCommand {
         name: "test-1".into(),
         command: shell("t"),
         timeout: seconds(600),
+        time: Time::Wall,
         case_timeout: None,
         results: ResultsKind::Exit,
         junit_path: None,
@@ -213,8 +214,8 @@ shared: [.venv, {path: /opt/lib, mode: cow}]
 candidates: [{patches: a}, {trees: b}, {jsonl: c.jsonl}]
 build: {command: [make, -j2], timeout: 90s}
 tests:
-  - {name: unit, command: [pytest], timeout: 250ms, case_timeout: 1.5, results: junit, junit_path: out/r.xml, cwd: ./pkg/,
-     env: {A: b}, output: compare, judge: {command: judge, files: hidden, outputs: ["*.json"], timeout: 1h}}
+  - {name: unit, command: [pytest], timeout: 250ms, time: cpu, case_timeout: 1.5, results: junit, junit_path: out/r.xml,
+     cwd: ./pkg/, env: {A: b}, output: compare, judge: {command: judge, files: hidden, outputs: ["*.json"], timeout: 1h}}
 baseline: {runs: 5, must_pass: ["unit::*"]}
 protect: []
 bench: [{name: topo, command: "run {loops}", timeout: 5m, weight: 2.5, loops: 7, cwd: ., env: {B: c}}]
@@ -273,6 +274,7 @@ fn every_key_is_read() {
             name: "unit".into(),
             command: argv(&["pytest"]),
             timeout: Duration::from_millis(250),
+            time: Time::Cpu,
             case_timeout: Some(Duration::from_millis(1500)),
             results: ResultsKind::Junit,
             junit_path: tree("out/r.xml"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fairtrial_exec::{Level, Limits, Network, OnMissing, Resource, Sandbox};
+use fairtrial_exec::{Level, Limits, Network, OnMissing, Resource, Sandbox, Time};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -110,8 +110,9 @@ fn test_command() -> impl Strategy<Value = TestCommand> {
         tree_path().prop_map(|path| (ResultsKind::Junit, Some(path))),
     ];
     let output = prop_oneof![Just(OutputCheck::Ignore), Just(OutputCheck::Compare)];
+    let time = prop_oneof![Just(Time::Wall), Just(Time::Cpu)];
     (
-        (text(), command(), duration(), option::of(duration())),
+        (text(), command(), duration(), time, option::of(duration())),
         results,
         (
             option::of(tree_path()),
@@ -121,11 +122,12 @@ fn test_command() -> impl Strategy<Value = TestCommand> {
         ),
     )
         .prop_map(
-            |((name, command, timeout, case_timeout), results, (cwd, env, output, judge))| {
+            |((name, command, timeout, time, case_timeout), results, (cwd, env, output, judge))| {
                 TestCommand {
                     name,
                     command,
                     timeout,
+                    time,
                     case_timeout,
                     results: results.0,
                     junit_path: results.1,

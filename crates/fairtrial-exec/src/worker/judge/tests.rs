@@ -1,5 +1,7 @@
 use super::words::stacks;
 use super::*;
+use crate::outcome::FirstRun;
+use crate::sandbox::InForce;
 
 /// EX-96
 #[test]
@@ -45,4 +47,66 @@ fn only_three_verdicts_can_be_claimed() {
     for claimed in ["ok", "timeout", "memory_limit", "cancelled", ""] {
         assert_eq!(read_record(&record(claimed)), None, "{claimed}");
     }
+}
+
+fn timed_out(wait_ns: u64, tried_alone: bool) -> Answer {
+    let metrics = Metrics {
+        wall_ns: Some(100),
+        wait_ns: Some(wait_ns),
+        ..Metrics::default()
+    };
+    let verdict = Verdict::Timeout;
+    let first = FirstRun {
+        verdict,
+        metrics: metrics.clone(),
+    };
+    Ok(Outcome {
+        verdict,
+        value: None,
+        error: None,
+        exit: None,
+        killed_by: None,
+        stdout: Captured::default(),
+        stderr: Captured::default(),
+        metrics,
+        in_force: InForce::default(),
+        tried_alone: tried_alone.then(|| Box::new(first)),
+        upper: None,
+    })
+}
+
+fn used(used_ns: u64, shared: bool) -> End {
+    End {
+        status: 0,
+        at_ns: 0,
+        user_ns: 0,
+        system_ns: 0,
+        max_rss_bytes: 0,
+        sampled_rss_bytes: None,
+        wait_ns: None,
+        cpu_use: Some(CpuUse { used_ns, shared }),
+        counts: Default::default(),
+        leaked: 0,
+        survivors: 0,
+        scratch_full: false,
+        upper_full: false,
+        passed: None,
+        leaf: None,
+        counted: Vec::new(),
+    }
+}
+
+/// FA-15: a run beside others is in doubt, one alone only if it was not alone after all; and none that slept.
+#[test]
+fn a_time_out_is_in_doubt_if_others_had_the_processor() {
+    let mut call = Call::command(["true"]);
+    (call.timeout, call.time) = (Some(Duration::from_nanos(50)), Time::Cpu);
+    let doubt = |wait_ns, alone, end: &End| is_in_doubt(&call, &timed_out(wait_ns, alone), end);
+    assert!(doubt(0, false, &used(51, true)));
+    assert!(!doubt(0, false, &used(51, false)));
+    assert!(!doubt(90, false, &used(50, true)), "it slept");
+    assert!(!doubt(10, true, &used(51, true)));
+    assert!(doubt(11, true, &used(51, true)));
+    call.time = Time::Wall;
+    assert!(!is_in_doubt(&call, &timed_out(90, false), &used(51, true)));
 }

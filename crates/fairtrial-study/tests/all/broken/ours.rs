@@ -47,6 +47,13 @@ pub(super) const ROWS: &[Row] = &[
     ),
     (
         "",
+        "agents: {a1: {python: 'a.py:f', time: cpu}}\n",
+        Both,
+        "13:39",
+        "time",
+    ),
+    (
+        "",
         "agents: {a1: {python: 'a.py:f', timeout: 0}}\n",
         Both,
         "13:42",
