@@ -50,6 +50,7 @@ mod lifecycle;
 mod machine_lock;
 mod metrics;
 mod output;
+mod passed_values;
 mod plan_cli;
 mod process;
 mod report;
