@@ -9,7 +9,8 @@ mod run;
 mod study;
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use fairtrial_document::fault::nearest;
 use fairtrial_exec::Sandbox;
 
 use crate::failure::Failure;
@@ -100,7 +101,7 @@ pub(crate) struct PythonArgs {
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     pub(crate) kwargs: Option<String>,
     /// Interpreter: a path, or a name searched in PATH [default: python3]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "interpreter", alias = "python", value_name = "PATH")]
     pub(crate) python: Option<String>,
     /// Directory to import from before all others; may be repeated
     #[arg(long, value_name = "DIR")]
@@ -184,7 +185,7 @@ pub(crate) struct BatchArgs {
     #[arg(value_name = "CALLS.jsonl")]
     pub(crate) calls: PathBuf,
     /// File for the results, replaced and then written as they come [default: standard output]
-    #[arg(long, short, value_name = "RESULTS.jsonl")]
+    #[arg(long, alias = "output", short, value_name = "RESULTS.jsonl")]
     pub(crate) out: Option<PathBuf>,
     /// Calls that run at a time [default: FAIRTRIAL_MAX_WORKERS, else the processors there are; by agents, their free slots]
     #[arg(long, short, value_name = "N", value_parser = workers, allow_hyphen_values = true)]
@@ -228,6 +229,11 @@ fn one_line(error: &clap::Error) -> String {
         let name = option.split([' ', '=']).next().unwrap_or(&option);
         return format!("{name}: {cause}");
     }
+    if let (ErrorKind::InvalidSubcommand, Some(given)) =
+        (error.kind(), context(ContextKind::InvalidSubcommand))
+    {
+        return no_command(&given);
+    }
     let text = error.render().to_string();
     let command = text
         .split_once("Usage: fairtrial ")
@@ -253,6 +259,24 @@ fn one_line(error: &clap::Error) -> String {
         None => "see `fairtrial --help`".into(),
     });
     format!("fairtrial: {what} ({hint})")
+}
+
+/// A subcommand that there is not: meant was one that is spelt much alike, or that it is the beginning of.
+fn no_command(given: &str) -> String {
+    let command = Cli::command();
+    let names: Vec<_> = command
+        .get_subcommands()
+        .map(clap::Command::get_name)
+        .collect();
+    let mut names_alike = names.iter().copied();
+    let begun =
+        |name: &&str| given.len() > 1 && (name.starts_with(given) || given.starts_with(*name));
+    let meant = names_alike.find(begun).or_else(|| nearest(given, names));
+    let hint = match meant {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => "see `fairtrial --help`".to_owned(),
+    };
+    format!("fairtrial: unrecognized subcommand `{given}` ({hint})")
 }
 
 fn positive(text: &str) -> Result<(), String> {
@@ -322,7 +346,7 @@ mod tests {
             ),
             (
                 "exce a.py",
-                "fairtrial: unrecognized subcommand `exce` (a similar subcommand exists: `exec`)",
+                "fairtrial: unrecognized subcommand `exce` (did you mean `exec`?)",
             ),
             (
                 "exec a.py --timeout 5parsecs",

@@ -35,6 +35,8 @@ struct Shared {
 struct Disk {
     file: Arc<File>,
     end: u64,
+    /// Why the last write failed: whoever writes may say no more than that it did.
+    failed: Option<io::Error>,
 }
 
 /// A finished record, waiting.
@@ -97,6 +99,10 @@ impl Spool {
         let mut out = io::BufWriter::with_capacity(1 << 16, disk.at_end());
         let written = write(&mut out).and_then(|()| Ok(out.flush()?));
         drop(out);
+        if let Some(source) = disk.failed.take() {
+            let directory = self.shared.dir.path().display();
+            return Err(format!("cannot write waiting records to `{directory}`: {source}").into());
+        }
         let record = Record::Disk(disk.file.clone(), start..disk.end);
         written.map(|()| record)
     }
@@ -132,6 +138,7 @@ impl Disk {
         Ok(Self {
             file: Arc::new(file.into()),
             end: 0,
+            failed: None,
         })
     }
 
@@ -139,7 +146,12 @@ impl Disk {
         struct AtEnd<'a>(&'a mut Disk);
         impl Write for AtEnd<'_> {
             fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-                let written = self.0.file.write_at(bytes, self.0.end)?;
+                let written = self.0.file.write_at(bytes, self.0.end);
+                let written = written.map_err(|error| {
+                    let kind = error.kind();
+                    self.0.failed = Some(error);
+                    io::Error::from(kind)
+                })?;
                 self.0.end += written as u64;
                 Ok(written)
             }
@@ -234,6 +246,27 @@ mod tests {
         assert_eq!(text(first).len(), big.len());
         assert!(file.metadata().unwrap().blocks() < before);
         assert_eq!(text(second), "second");
+    }
+
+    /// FA-13: a full disk, which a limit on the file's size stands for.
+    #[test]
+    fn a_full_disk_is_told_with_its_directory_and_the_systems_word() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = spool_in(dir.path(), 0);
+        store(&spool, b"first");
+        // Beyond the largest offset that a file has.
+        spool.shared.disk.lock().unwrap().as_mut().unwrap().end = i64::MAX as u64;
+        let failed = spool.store(|out| Ok(out.write_all(b"more")?)).unwrap_err();
+        let said = failed.to_string();
+        let place = dir.path().join("spill").display().to_string();
+        assert!(
+            said.starts_with("cannot write waiting records to `"),
+            "{said}"
+        );
+        assert!(
+            said.contains(&place) && said.contains("(os error "),
+            "{said}"
+        );
     }
 
     #[test]

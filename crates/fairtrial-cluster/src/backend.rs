@@ -58,6 +58,8 @@ pub struct ClusterConfig {
     pub python: Option<String>,
     /// Whether the directories that calls run in are sent along (CL-42).
     pub packs_cwd: bool,
+    /// Whether the values of passed variables are sent along, from this process's environment.
+    pub sends_passed: bool,
 }
 
 /// What happens when the queue is full (CL-33).
@@ -88,6 +90,19 @@ struct Submission {
     listener: Box<dyn Listener>,
     /// Whatever it needs is sent as it was then, or later.
     at: Instant,
+}
+
+/// Gives a call the values of its passed variables, so that they travel. They stay named: agents mask them.
+fn take_passed(call: &mut Call) -> Result<(), EngineError> {
+    for name in &call.pass_env {
+        let Some(value) = std::env::var_os(name) else {
+            let field = format!("pass_env.{}", name.display());
+            let problem = "is not set here, and `pass_env=send` takes it from here";
+            return Err(fairtrial_exec::InvalidCall::new(field, problem).into());
+        };
+        call.env.entry(name.clone()).or_insert(Some(value));
+    }
+    Ok(())
 }
 
 /// Notes that a call began where whoever submitted it looks, too.
@@ -167,10 +182,13 @@ impl<D: Dispatch + 'static> ClusterBackend<D> {
     /// Submits a call for a listener, which is told what becomes of it; dropping the handle changes nothing.
     pub fn submit_for(
         &self,
-        call: Call,
+        mut call: Call,
         listener: Box<dyn Listener>,
     ) -> Result<CallHandle, EngineError> {
         call.validate()?;
+        if self.config.sends_passed {
+            take_passed(&mut call)?;
+        }
         if call.workspace.is_some() {
             let invalid = fairtrial_exec::InvalidCall::new("workspace", "is of this machine alone");
             return Err(invalid.into());

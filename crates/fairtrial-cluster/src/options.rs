@@ -32,6 +32,8 @@ pub struct Options {
     pub lease: Duration,
     /// Whether the directories that calls run in are packed and sent along; else they are looked for on the node (CL-42).
     pub packs_cwd: bool,
+    /// Whether the values of passed variables go with the calls, through the server; else agents have their own.
+    pub sends_passed: bool,
 }
 
 impl Default for Options {
@@ -47,6 +49,7 @@ impl Default for Options {
             server_timeout: Duration::from_secs(600),
             lease: Duration::from_secs(30),
             packs_cwd: false,
+            sends_passed: false,
         }
     }
 }
@@ -69,7 +72,7 @@ const CONNECTION: [&str; 8] = [
     "ca", "cert", "key", "insecure", "db", "user", "pass", "protocol",
 ];
 /// Ours.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "queue",
     "cls",
     "weight",
@@ -80,6 +83,7 @@ const KEYS: [&str; 10] = [
     "server_timeout",
     "lease",
     "cwd",
+    "pass_env",
 ];
 
 impl Options {
@@ -154,6 +158,13 @@ impl Options {
                     _ => return Err(bad(format!("`{value}` is neither `packed` nor `there`"))),
                 }
             }
+            "pass_env" => {
+                self.sends_passed = match value {
+                    "send" => true,
+                    "agent" => false,
+                    _ => return Err(bad(format!("`{value}` is neither `send` nor `agent`"))),
+                }
+            }
             _ => return Err(bad(format!("is no option; there are {}", KEYS.join(", ")))),
         }
         Ok(())
@@ -180,6 +191,7 @@ impl Options {
             server_timeout: self.server_timeout,
             lease: self.lease,
             packs_cwd: self.packs_cwd,
+            sends_passed: self.sends_passed,
             spill,
             python: None,
         })
@@ -196,7 +208,7 @@ mod tests {
     #[test]
     fn options_stand_in_the_query_beside_those_of_the_connection() {
         let url = "redis://h:1/0?queue=q&cls=timing&weight=3&max_queue=7&max_inflight=2&on_full=error&\
-                   server_timeout=5s&lease=9s&insecure=1&cwd=packed&blobs=file%3A%2F%2F%2Fshared";
+                   server_timeout=5s&lease=9s&insecure=1&cwd=packed&pass_env=send&blobs=file%3A%2F%2F%2Fshared";
         let options = Options::from_url(url).unwrap();
         assert_eq!(options.queue.unwrap().as_str(), "q");
         assert_eq!(
@@ -210,12 +222,13 @@ mod tests {
         assert_eq!(options.server_timeout, Duration::from_secs(5));
         assert_eq!(options.lease, Duration::from_secs(9));
         assert_eq!(options.blobs.as_deref(), Some("file:///shared"));
-        assert!(options.packs_cwd);
+        assert!(options.packs_cwd && options.sends_passed);
         for (query, key) in [
             ("maxqueue=3", "maxqueue"),
             ("weight=0", "weight"),
             ("cls=gpu", "cls"),
             ("cwd=yes", "cwd"),
+            ("pass_env=KEY", "pass_env"),
             ("lease=x", "lease"),
         ] {
             let refused = Options::from_url(&format!("redis://h:1?{query}")).unwrap_err();

@@ -69,7 +69,7 @@ pub(crate) fn from_queue(event: &NewEvent) -> Option<Event> {
         },
         _ => Event::Degraded {
             requested: data["requested"].as_str()?.parse().ok()?,
-            mechanism: known(data["mechanism"].as_str()?)?,
+            mechanism: known(data["mechanism"].as_str()?),
             reason: text("reason")?,
         },
     })

@@ -1,6 +1,6 @@
 //! What to run and on which terms. Owns the shape of a call and its validity; knows nothing of how it runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -23,6 +23,9 @@ pub struct Call {
     pub work: Work,
     /// Environment changes: a value, or `None` to unset a variable for this call only.
     pub env: BTreeMap<OsString, Option<OsString>>,
+    /// Variables that it gets from the environment of the engine that runs it, which masks their values in its outcome.
+    /// A value in `env` goes first. Where one is not set the call ends as `setup_failed`.
+    pub pass_env: BTreeSet<OsString>,
     /// Working directory; `None` is the call's own scratch directory.
     pub cwd: Option<PathBuf>,
     /// Longest run, counted from the acknowledgement.
@@ -269,6 +272,7 @@ impl Call {
         Self {
             work,
             env: BTreeMap::new(),
+            pass_env: BTreeSet::new(),
             cwd: None,
             timeout: None,
             time: Time::default(),
@@ -401,17 +405,21 @@ impl Call {
     }
 
     fn validate_env(&self) -> Result<(), InvalidCall> {
-        for (name, value) in &self.env {
-            let holds = |text: &OsStr, byte| text.as_encoded_bytes().contains(&byte);
-            let field = || format!("env.{}", name.display());
+        let holds = |text: &OsStr, byte| text.as_encoded_bytes().contains(&byte);
+        let names = self.env.keys().map(|name| ("env", name));
+        let names = names.chain(self.pass_env.iter().map(|name| ("pass_env", name)));
+        for (field, name) in names {
             if name.is_empty() || holds(name, b'=') || holds(name, 0) {
                 return Err(InvalidCall::new(
-                    field(),
+                    format!("{field}.{}", name.display()),
                     "a variable's name is not empty and has no `=` or NUL",
                 ));
             }
+        }
+        for (name, value) in &self.env {
             if value.as_ref().is_some_and(|value| holds(value, 0)) {
-                return Err(InvalidCall::new(field(), "a variable's value has no NUL"));
+                let field = format!("env.{}", name.display());
+                return Err(InvalidCall::new(field, "a variable's value has no NUL"));
             }
         }
         Ok(())

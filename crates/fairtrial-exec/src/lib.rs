@@ -52,6 +52,8 @@ mod metrics;
 mod observers;
 #[cfg(feature = "engine")]
 mod outcome;
+#[cfg(feature = "engine")]
+mod passed;
 pub mod protocol;
 #[cfg(feature = "engine")]
 mod sandbox;

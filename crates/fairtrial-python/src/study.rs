@@ -28,8 +28,8 @@ impl Study {
     fn load(path: PathBuf, compat: Option<&str>) -> PyResult<Self> {
         let compat = compat.map(str::parse::<Compat>).transpose();
         let compat = compat.map_err(PyValueError::new_err)?;
-        let study = ValidStudy::load(&path, compat).map_err(invalid)?;
-        let input = std::fs::read(&path)?.into();
+        let (study, input) = ValidStudy::load_with_input(&path, compat).map_err(invalid)?;
+        let input = input.into();
         Ok(Self { study, input })
     }
 

@@ -7,7 +7,6 @@ use fairtrial_exec::{EngineError, ErrorReport, Outcome, Verdict};
 use serde_json::json;
 
 use crate::binding::Contract;
-use crate::canonical::canonical_json;
 use crate::evaluation;
 use crate::journal::{Stage, Status};
 use crate::json_text::parse_value;
@@ -16,8 +15,6 @@ use crate::value::Value;
 
 /// What of a command's output is shown when it is no result.
 const SHOWN_BYTES: usize = 200;
-/// Shorter values of the caller's environment are words that occur by chance.
-const SECRET_BYTES: usize = 8;
 
 /// What is said of an attempt that was stopped.
 const STOPPED: &str = "stopped with the study";
@@ -50,12 +47,7 @@ pub(crate) struct Evaluated {
 }
 
 /// Judges an agent's outcome. `is_command`: its result is what it printed.
-pub(crate) fn judge(
-    outcome: &Outcome,
-    is_command: bool,
-    contract: Contract,
-    secrets: &[String],
-) -> Ended {
+pub(crate) fn judge(outcome: &Outcome, is_command: bool, contract: Contract) -> Ended {
     let (mut status, mut stage) = status_of(outcome);
     let mut error = outcome.error.clone();
     let mut result = None;
@@ -78,23 +70,14 @@ pub(crate) fn judge(
     if status == Status::Cancelled {
         error = Some(ErrorReport::new("Cancelled", STOPPED)); // nobody else cancels a study's runs
     }
-    let mask = Mask::new(secrets);
-    if let Some(result) = &mut result {
-        mask.value(&mut result.value);
-        for warning in &mut result.warnings {
-            warning.path = mask.text(std::mem::take(&mut warning.path));
-            warning.message = mask.text(std::mem::take(&mut warning.message));
-        }
-    }
-    let error = error.map(|error| mask.error(error));
     Ended {
         status,
         verdict: Some(outcome.verdict.name()),
         stage,
         result,
         outcome: kept(outcome, error.as_ref()),
-        stdout: mask.text(outcome.stdout.text()),
-        stderr: mask.text(outcome.stderr.text()),
+        stdout: outcome.stdout.text(),
+        stderr: outcome.stderr.text(),
         finished_at_ns: finished_at(outcome),
         wall: outcome.metrics.wall_ns.map(Duration::from_nanos),
         is_final: false,
@@ -154,7 +137,6 @@ pub(crate) fn judge_evaluation(
     outcome: &Outcome,
     is_command: bool,
     contract: Contract,
-    secrets: &[String],
 ) -> Evaluated {
     let (mut status, _) = status_of(outcome);
     let mut error = outcome.error.clone();
@@ -173,9 +155,6 @@ pub(crate) fn judge_evaluation(
             }
         }
     }
-    let mask = Mask::new(secrets);
-    mask.value(&mut rows);
-    let error = error.map(|error| mask.error(error));
     Evaluated {
         status,
         rows,
@@ -263,57 +242,4 @@ fn kept(outcome: &Outcome, error: Option<&ErrorReport>) -> String {
 fn finished_at(outcome: &Outcome) -> i64 {
     let at = outcome.metrics.finished_at_ns.unwrap_or_default();
     i64::try_from(at).unwrap_or(i64::MAX)
-}
-
-/// Takes the values of passed variables out of what is kept (ST-7).
-struct Mask<'a>(Vec<&'a str>);
-
-impl<'a> Mask<'a> {
-    fn new(secrets: &'a [String]) -> Self {
-        let long = secrets.iter().filter(|secret| secret.len() >= SECRET_BYTES);
-        let mut long: Vec<_> = long.map(String::as_str).collect();
-        long.sort_by_key(|secret| std::cmp::Reverse(secret.len())); // one may begin another
-        Self(long)
-    }
-
-    fn error(&self, error: ErrorReport) -> ErrorReport {
-        ErrorReport {
-            kind: self.text(error.kind),
-            message: self.text(error.message),
-            traceback: self.text(error.traceback),
-            exception: error.exception,
-        }
-    }
-
-    fn text(&self, text: String) -> String {
-        let mut text = text;
-        for secret in &self.0 {
-            // As JSON it may be written otherwise, in two ways.
-            let ascii = canonical_json(&Value::text(*secret));
-            let quoted = json!(secret).to_string();
-            for form in [
-                secret,
-                &ascii[1..ascii.len() - 1],
-                &quoted[1..quoted.len() - 1],
-            ] {
-                if text.contains(form) {
-                    text = text.replace(form, "***");
-                }
-            }
-        }
-        text
-    }
-
-    fn value(&self, value: &mut Value) {
-        match value {
-            _ if self.0.is_empty() => {}
-            Value::Text(text) => *text = self.text(std::mem::take(text)),
-            Value::List(items) => items.iter_mut().for_each(|item| self.value(item)),
-            Value::Map(entries) => entries.iter_mut().for_each(|(key, value)| {
-                self.value(key);
-                self.value(value);
-            }),
-            _ => {}
-        }
-    }
 }

@@ -67,8 +67,10 @@ pub struct Terms {
     pub retry_delay: Duration,
     /// Variables and their values.
     pub env: Vec<(String, String)>,
-    /// Variables copied from the caller's environment; their values are never stored.
+    /// Variables that whoever runs it has in the environment; their values are never stored.
     pub pass_env: Vec<String>,
+    /// Where they are named.
+    pub pass_env_place: Place,
     /// Interpreter.
     pub interpreter: Option<String>,
     /// Directories to import from.

@@ -265,7 +265,6 @@ impl Job {
                 &outcome,
                 self.agent.is_command(),
                 self.agent.program.contract(),
-                &self.agent.program.secrets,
             ),
             Answer::Failed(error) => attempt::lost(&error, now_ns()),
             Answer::Stopped(None) => attempt::stopped(now_ns()),

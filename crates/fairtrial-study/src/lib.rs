@@ -84,8 +84,8 @@ pub use recorded::{Changed, Recorded, Rescore, Wishes};
 pub use report::Report;
 pub use run_record::RunRecord;
 pub use runner::{End, Stop, Tally};
-pub use seal::{named_output_dir, note_files, verify};
-pub use standing::{Failure, Standing};
+pub use seal::{journal_damage, named_output_dir, note_files, verify};
+pub use standing::{CommonestError, Failure, Standing};
 pub use study::{
     Bindings, Block, Constraint, Factor, FailurePolicy, FailureTrigger, Level, OrderPolicy,
     OrderSpec, RunBudget, Sample, SeedPolicy, Study,

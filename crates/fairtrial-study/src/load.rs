@@ -16,13 +16,22 @@ use crate::value::Value;
 impl Study {
     /// Reads and checks a study file. Looks at no other file but one that `problems` names.
     pub fn load(path: &Path, compat: Option<Compat>) -> Result<Self, Invalid> {
+        Self::load_with_input(path, compat).map(|(study, _)| study)
+    }
+
+    /// As [`Study::load`], with the bytes that were read: what is recorded is what was planned, whatever becomes of the file.
+    pub fn load_with_input(
+        path: &Path,
+        compat: Option<Compat>,
+    ) -> Result<(Self, Vec<u8>), Invalid> {
         let file: Arc<str> = Arc::from(path.display().to_string());
-        let text = read_file(path).map_err(|error| unreadable(&file, &error.to_string()))?;
-        let text = String::from_utf8(text).map_err(|error| {
-            let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let input = read_file(path).map_err(|error| unreadable(&file, &error.to_string()))?;
+        let text = std::str::from_utf8(&input).map_err(|error| {
+            let good = &input[..error.valid_up_to()];
             not_text(&file, &String::from_utf8_lossy(good))
         })?;
-        Self::parse(path, &text, compat)
+        let study = Self::parse(path, text, compat)?;
+        Ok((study, input))
     }
 
     /// Reads and checks the text of a study file; the path says its format and what its paths are relative to.
@@ -42,7 +51,7 @@ impl Study {
             // Otherwise the planner says it, but a file with other faults never gets there.
             let unresolved = study.resolve_bindings().err();
             let undesigned = if is_plannable {
-                Design::build(&study, None).err()
+                Design::unjudged(&study).err()
             } else {
                 None
             };

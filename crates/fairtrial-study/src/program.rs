@@ -37,9 +37,6 @@ pub(crate) struct Program {
     source: Option<(Arc<str>, String)>,
     python_path: Vec<PathBuf>,
     directory: PathBuf,
-    env: BTreeMap<OsString, Option<OsString>>,
-    /// Values that must not be kept (ST-7).
-    pub(crate) secrets: Vec<String>,
     /// What it is (ST-65): kind, entry, content, environment.
     pub(crate) content: Value,
     /// On which terms, as far as they can change a result.
@@ -86,7 +83,6 @@ impl Program {
         }
         let files =
             hashed_files(&globs, directory).map_err(|(path, error)| unreadable(&path, error))?;
-        let (env, secrets) = environment(binding);
         let content = content(binding, source.as_ref().map(|(text, _)| &**text), files);
         Ok(Self {
             terms: terms(binding),
@@ -94,8 +90,6 @@ impl Program {
             source,
             python_path,
             directory: directory.to_owned(),
-            env,
-            secrets,
             content,
         })
     }
@@ -177,7 +171,11 @@ impl Program {
     fn on_terms(&self, work: Work, seed: u64) -> Call {
         let terms = &self.binding.terms;
         let mut call = Call::new(work);
-        call.env = self.env.clone();
+        let env = terms.env.iter();
+        call.env = env
+            .map(|(name, value)| (name.into(), Some(value.into())))
+            .collect();
+        call.pass_env = terms.pass_env.iter().map(OsString::from).collect();
         if matches!(self.binding.entry, EntryPoint::Host(_)) {
             // As files' functions have it of the engine (ST-38); a host's other calls hash as their host does.
             let seed = call.env.entry("PYTHONHASHSEED".into());
@@ -192,6 +190,7 @@ impl Program {
         let usual = || Sandbox::from_env().ok().flatten();
         if let Some(sandbox) = terms.sandbox.clone().or_else(usual) {
             call.sandbox = sandbox;
+            call.sandbox.resolve(&self.directory);
         }
         call
     }
@@ -331,21 +330,6 @@ pub(crate) fn matching(
 
 /// What could not be read, and why.
 pub(crate) type Unreadable = (PathBuf, std::io::Error);
-
-/// What a call finds in its environment, and the values that came from the caller's.
-fn environment(binding: &Binding) -> (BTreeMap<OsString, Option<OsString>>, Vec<String>) {
-    let (mut env, mut secrets) = (BTreeMap::new(), Vec::new());
-    for name in &binding.terms.pass_env {
-        if let Some(value) = std::env::var_os(name) {
-            secrets.push(value.to_string_lossy().into_owned());
-            env.insert(name.into(), Some(value));
-        }
-    }
-    for (name, value) in &binding.terms.env {
-        env.insert(name.into(), Some(value.into()));
-    }
-    (env, secrets)
-}
 
 fn content(binding: &Binding, source: Option<&str>, files: Value) -> Value {
     let terms = &binding.terms;

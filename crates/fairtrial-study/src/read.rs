@@ -7,6 +7,7 @@ mod doubts;
 pub(crate) mod factors;
 mod fields;
 pub(crate) mod policies;
+mod sandbox;
 mod terms;
 
 use std::collections::HashSet;
@@ -176,11 +177,16 @@ impl Reader {
         let mut nodes: Vec<(&'static str, &Node)> = Vec::new();
         for entry in entries {
             let key = entry.key.to_value();
-            let field = fields.iter().find(|field| key.as_text() == Some(field.key));
-            let Some(field) = field else {
+            let written = key.as_text().unwrap_or_default();
+            let Some(field) = field_named(fields, written) else {
                 self.unknown_key(&entry.key, what, fields, unknown);
                 continue;
             };
+            let same = |other: &Entry| other.key.as_text() == Some(field.key);
+            if written != field.key && entries.iter().any(same) {
+                let message = format!("`{}` and `{written}` in {what} say the same", field.key);
+                self.fault(&entry.key.place, "repeated_key", message, "keep one");
+            }
             match nodes.iter_mut().find(|(known, _)| *known == field.key) {
                 Some(known) => known.1 = &entry.value,
                 None => nodes.push((field.key, &entry.value)),
@@ -216,7 +222,7 @@ impl Reader {
 
     fn absent(&mut self, place: &Place, what: &str, field: &Field) -> Value {
         match field.kind {
-            Kind::Name | Kind::Required | Kind::SomeTexts | Kind::SomeValues => {
+            Kind::Name | Kind::Required | Kind::Level | Kind::SomeTexts | Kind::SomeValues => {
                 let message = format!("`{}` is missing in {what}", field.key);
                 self.fault(place, "missing_key", message, "add it");
                 Value::Null
@@ -244,6 +250,15 @@ impl Reader {
             }
         }
     }
+}
+
+/// The field that a key means. Times are called `timeout_s` in calls, and may be here.
+pub(crate) fn field_named<'f>(fields: &'f [Field], written: &str) -> Option<&'f Field> {
+    let named = |name: &str| fields.iter().find(|field| field.key == name);
+    named(written).or_else(|| {
+        let name = written.strip_suffix("_s")?;
+        named(name).filter(|field| field.key.ends_with("timeout"))
+    })
 }
 
 /// The mapping of a study that has this key.

@@ -2,9 +2,11 @@
 
 mod python_names;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::binding::{Binding, EntryPoint};
+use crate::design::Design;
 use crate::fault::{Fault, Findings, Invalid, Place, short, suggestion};
 use crate::plan::Plan;
 use crate::program::{is_path, matching};
@@ -15,19 +17,25 @@ use python_names::{Names, ReadError, names_of};
 impl Plan<'_> {
     /// The plan of a study all of whose programs are there; with all that is wrong with either, and all that is odd.
     pub fn resolved(study: Study) -> Result<Plan<'static>, Invalid> {
-        match (study.resolve_bindings(), Plan::own(study, None)) {
-            (Ok(odd), Ok(mut plan)) => {
-                plan.warnings.extend(odd);
-                plan.warnings.sort_by(|a, b| a.place.cmp(&b.place));
-                Ok(plan)
+        let (odd, planned) = match study.resolve_bindings() {
+            Ok(odd) => (odd, Plan::own(study, None)),
+            Err(mut invalid) => {
+                let planned = match study.calls_rules() {
+                    true => Design::unjudged(&study).map(drop),
+                    false => Plan::own(study, None).map(drop),
+                };
+                let later = planned.err().into_iter();
+                invalid
+                    .faults
+                    .extend(later.flat_map(|invalid| invalid.faults));
+                invalid.faults.sort_by(|a, b| a.place.cmp(&b.place));
+                return Err(invalid);
             }
-            (resolved, planned) => {
-                let found = resolved.err().into_iter().chain(planned.err());
-                let mut faults: Vec<Fault> = found.flat_map(|invalid| invalid.faults).collect();
-                faults.sort_by(|a, b| a.place.cmp(&b.place));
-                Err(Invalid { faults })
-            }
-        }
+        };
+        let mut plan = planned?;
+        plan.warnings.extend(odd);
+        plan.warnings.sort_by(|a, b| a.place.cmp(&b.place));
+        Ok(plan)
     }
 }
 
@@ -39,6 +47,7 @@ impl Study {
             self.look_up(binding, &mut findings);
             self.look_for(&binding.terms.files, &binding.place, &mut findings);
         }
+        self.look_for_variables(&mut findings);
         for (_, packet) in self.bindings.problems.iter().flatten() {
             self.look_for(&packet.files, &packet.place, &mut findings);
         }
@@ -52,6 +61,12 @@ impl Study {
             findings.fault(place, "not_built_in", message, hint);
         }
         findings.settle()
+    }
+
+    /// Whether constraints are functions, which a worker calls.
+    fn calls_rules(&self) -> bool {
+        let mut constraints = self.constraints.iter();
+        constraints.any(|constraint| constraint.callable_ref.is_some())
     }
 
     fn all_bindings(&self) -> impl Iterator<Item = &Binding> {
@@ -111,6 +126,25 @@ impl Study {
                 message,
                 "name one that is there",
             );
+        }
+    }
+
+    /// Variables that are passed and are not set here: where agents run the study, theirs count. One in `defaults` is
+    /// named by many bindings.
+    fn look_for_variables(&self, findings: &mut Findings) {
+        let named = self.all_bindings().flat_map(|binding| {
+            let terms = &binding.terms;
+            let own = |name: &String| terms.env.iter().any(|(set, _)| set == name);
+            let names = terms.pass_env.iter().filter(move |name| !own(name));
+            names.map(|name| (&terms.pass_env_place, name))
+        });
+        for (place, name) in named.collect::<BTreeSet<_>>() {
+            let is_set = std::env::vars_os().any(|(set, _)| set == name.as_str());
+            if !is_set {
+                let message = format!("`pass_env` names `{}`, which is not set here", short(name));
+                let hint = "set it where the study is run: here, or for its agents";
+                findings.warn(place, "unset_variable", message, hint);
+            }
         }
     }
 

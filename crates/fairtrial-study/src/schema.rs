@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Name,
     /// Text that must be there.
     Required,
+    /// The name or the value of a level, which must be there.
+    Level,
     /// Text or null.
     MaybeText,
     /// A list of texts.
@@ -219,8 +221,8 @@ pub(crate) const HYPOTHESIS: &[Field] = &[
         "contrast",
         Kind::MaybeRecord(&[
             field("label", Kind::Text("contrast")),
-            field("left", Kind::Required),
-            field("right", Kind::Required),
+            field("left", Kind::Level),
+            field("right", Kind::Level),
             field("operation", Kind::Text("difference")),
         ]),
     ),
@@ -274,7 +276,7 @@ pub(crate) const BINDING: &[Field] = &[
     field("time", Kind::Choice(&["wall", "cpu"])),
     field("queue_timeout", Kind::Own),
     field("limits", Kind::Own),
-    field("sandbox", Kind::MaybeText),
+    field("sandbox", Kind::Own),
     field("isolation", Kind::Choice(&["fresh", "reuse"])),
     field(
         "retries",
@@ -294,6 +296,20 @@ pub(crate) const BINDING: &[Field] = &[
     field("version", Kind::MaybeText),
     field("metadata", Kind::Map),
     field("contract", Kind::Own),
+];
+
+/// A sandbox in full: its keys are those of calls.
+pub(crate) const SANDBOX: &[Field] = &[
+    field("level", Kind::Required),
+    field("on_missing", Kind::MaybeText),
+    field("network", Kind::MaybeText),
+    field("read", Kind::Texts),
+    field("write", Kind::Texts),
+    field("scratch_bytes", Kind::Own),
+    field("scratch_inodes", Kind::Own),
+    field("address_space", Kind::Own),
+    field("devices", Kind::Texts),
+    field("cpus", Kind::Own),
 ];
 
 /// ST-6

@@ -19,6 +19,7 @@ use crate::tables::{Export, ExportError, ExportOptions};
 use crate::value::Value;
 
 const OWN_HASH: &str = "sha256";
+const CHANGED: &str = "its records are not those of the last orderly end";
 /// Derived, and not to be derived again: it says when it was.
 const MANIFEST: &str = "manifest.json";
 /// The file's name.
@@ -78,6 +79,22 @@ pub(crate) fn is_of(reader: &Reader, directory: &Path) -> Result<bool, JournalEr
         Some(Value::List(sealed)) => sealed.len() == invocations.len(),
         _ => false,
     })
+}
+
+/// What is wrong with a journal: its file is damaged, or since the last orderly end records of it were changed.
+pub fn journal_damage(reader: &Reader, directory: &Path) -> Result<Option<String>, JournalError> {
+    if let Some(problem) = reader.fault()? {
+        return Ok(Some(problem));
+    }
+    let text = std::fs::read_to_string(directory.join(FILE_NAME)).unwrap_or_default();
+    let sealed = parse_value(FILE_NAME, &text).unwrap_or(Value::Null);
+    let journal = sealed.get("journal_sha256").and_then(Value::as_text);
+    // Whoever goes on with it adds records; those are sealed in the end.
+    let is_damaged = match journal {
+        Some(journal) if is_of(reader, directory)? => journal != reader.digest()?,
+        _ => false,
+    };
+    Ok(is_damaged.then(|| CHANGED.to_owned()))
 }
 
 /// How a sealed directory was named when it was last run: its tables say so. As it is named now where nobody knows.
@@ -253,7 +270,7 @@ pub fn verify(
         found.push(format!("{FILE_NAME}: a value of it was changed"));
     }
     if text("journal_sha256") != reader.digest()? {
-        found.push("journal.sqlite: its records are not those of the last orderly end".into());
+        found.push(format!("journal.sqlite: {CHANGED}"));
     }
     let all = BTreeSet::from(Format::ALL);
     let here = hashes(directory, &all).map_err(|source| ExportError::File {

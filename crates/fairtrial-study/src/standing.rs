@@ -1,7 +1,7 @@
 //! How a study stands: a fold over its journal for people (ST-79).
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::journal::{JournalError, Past, Reader, StartId, Status};
 use crate::json_text::parse_value;
@@ -118,6 +118,53 @@ impl Standing {
             standing.evaluation_failures.extend(found);
         }
         Ok(standing)
+    }
+}
+
+/// Failures whose errors are compared; of more, the first.
+const MOST_COMPARED: usize = 10_000;
+
+/// The error that most failures of a study have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommonestError {
+    /// `"<Type>: <message>"`.
+    pub error: String,
+    /// How many of the failures that were compared have it.
+    pub count: u64,
+    /// How many were compared: runs that failed, and successes whose evaluation did.
+    pub compared: u64,
+}
+
+impl CommonestError {
+    /// Reads the failures of a plan; none if there is none.
+    pub fn read(plan: &Plan<'_>, reader: &Reader) -> Result<Option<Self>, JournalError> {
+        let history = reader.history()?;
+        let unwell = reader.failed_evaluations()?;
+        let (mut counts, mut compared) = (HashMap::<String, u64>::new(), 0);
+        for run in plan.runs() {
+            let past = history.find(run.run_id.number());
+            let found = match past.and_then(Past::shown) {
+                Some((start, Status::Success)) if unwell.contains(&start) => {
+                    evaluation_failure(reader, start, &run)?
+                }
+                Some((start, status)) if status.is_failure() => failure(reader, start, &run)?,
+                _ => None,
+            };
+            let Some(found) = found else { continue };
+            *counts.entry(found.error()).or_default() += 1;
+            compared += 1;
+            if compared == MOST_COMPARED as u64 {
+                break;
+            }
+        }
+        let most = counts.into_iter().max_by(|(one, n), (other, m)| {
+            n.cmp(m).then_with(|| other.cmp(one)) // of equally many the first by its text
+        });
+        Ok(most.map(|(error, count)| Self {
+            error,
+            count,
+            compared,
+        }))
     }
 }
 

@@ -68,7 +68,7 @@ class Sides:
 def _environment(more):
     """Without what would let one interpreter look into another's packages."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return {**kept, **(more or {})}
+    return {"WAIT_AT": "", **kept, **(more or {})}  # passed by name to agents of ours: it has to be set
 
 
 def wait_until(holds, what):

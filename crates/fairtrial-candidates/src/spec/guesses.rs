@@ -54,7 +54,6 @@ const GUESSES: &[(&[&str], &[&str])] = &[
             "time",
             "time_limit",
             "timelimit",
-            "timeout_s",
             "timeouts",
         ],
         &["timeout"],

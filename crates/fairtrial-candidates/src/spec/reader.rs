@@ -63,9 +63,19 @@ impl Reader {
     ) -> Record<'n, '_> {
         let faults_before = self.faults.borrow().len();
         let (mut given, mut meant) = (Vec::new(), Vec::new());
-        for entry in self.entries(node, what, mapping_hint(keys)) {
+        let entries = self.entries(node, what, mapping_hint(keys));
+        let is_written = |key: &str| {
+            let mut entries = entries.iter();
+            entries.any(|entry| entry.key.as_text() == Some(key))
+        };
+        for entry in entries {
             let written = entry.key.to_value().to_str();
-            match keys.iter().find(|key| **key == written) {
+            let key = keys.iter().find(|key| **key == written);
+            match key.or_else(|| in_seconds(&written, keys)) {
+                Some(key) if **key != written && is_written(key) => {
+                    let message = format!("`{key}` and `{written}` in {what} say the same");
+                    self.fault(&entry.key.place, "repeated_key", message, "keep one");
+                }
                 Some(key) if !entry.value.is_null() => given.push((*key, &entry.value)),
                 Some(_null) => {} // as if it were not there
                 None => {
@@ -274,4 +284,11 @@ impl<'n, 'r> Record<'n, 'r> {
 pub(super) fn later<'p>(places: impl IntoIterator<Item = &'p Place>) -> Option<&'p Place> {
     let places = places.into_iter();
     places.max_by_key(|place| (place.line, place.column))
+}
+
+/// The key that is meant by its name in calls: `timeout_s` is `timeout`.
+fn in_seconds(written: &str, keys: &'static [&'static str]) -> Option<&'static &'static str> {
+    let name = written.strip_suffix("_s")?;
+    let mut times = keys.iter().filter(|key| key.ends_with("timeout"));
+    times.find(|key| **key == name)
 }

@@ -62,7 +62,7 @@ pub(crate) struct AgentArgs {
     /// of this server; then end
     #[arg(long, conflicts_with_all = ["slots", "classes", "lock", "open_server_ok"])]
     pub(crate) sweep_blobs: bool,
-    /// Serve although calls can reach the server: it lets in whoever comes, or they could find the password
+    /// Serve although calls can reach the server and it has no password, or calls could read the password
     #[arg(long)]
     pub(crate) open_server_ok: bool,
 }

@@ -19,7 +19,7 @@ use super::workers;
 Examples:
   fairtrial evaluate EVAL.yaml
   fairtrial evaluate EVAL.yaml --check
-  fairtrial evaluate EVAL.yaml -j 4 --output results/monday --json > report.json
+  fairtrial evaluate EVAL.yaml -j 4 --out results/monday --json > report.json
   fairtrial evaluate EVAL.yaml --resume
 
 A file:
@@ -49,7 +49,7 @@ pub(crate) struct EvaluateArgs {
     #[arg(long, conflicts_with = "resume")]
     pub(crate) fresh: bool,
     /// Where results go [default: the file's `output`, else fairtrial-out/<name of the file>]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long = "out", alias = "output", value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Show no progress
     #[arg(long)]

@@ -22,7 +22,7 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "STUDY")]
     pub(crate) study: PathBuf,
     /// Where results go [default: the file's `output_dir`, else artifacts/<study_id>]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "output", value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Go on with what the directory holds
     #[arg(long, conflicts_with = "fresh")]
@@ -135,7 +135,7 @@ pub(crate) struct BundleArgs {
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
     /// The file [default: DIR.tar.gz]
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(long, alias = "output", short, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }
 
@@ -234,7 +234,7 @@ pub(crate) struct ReportArgs {
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
     /// Where the report goes [default: DIR/report.html]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, alias = "output", value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "MODE", value_parser = str::parse::<Compat>)]
     pub(crate) compat: Option<Compat>,
     /// Where results are or will be: what it holds is not run again [default: the file's `output_dir`]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "output", value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Write the conditions as CSV
     #[arg(long, value_name = "FILE")]
@@ -52,7 +52,7 @@ pub(crate) struct DesignArgs {
     #[arg(long, value_name = "JSON")]
     pub(crate) factors: String,
     /// File for the table: CSV, or JSON with its summary if it ends in `.json` [default: CSV on standard output]
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(long, alias = "output", short, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Rows of lhs and sobol
     #[arg(long, value_name = "N", value_parser = super::count)]

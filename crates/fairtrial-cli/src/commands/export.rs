@@ -2,16 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 
-use fairtrial_study::JournalReader;
-use fairtrial_study::{Compat, Export, ExportOptions, Format, Plan, named_output_dir, note_files};
+use fairtrial_study::{
+    Compat, Export, ExportError, ExportOptions, Format, JournalError, JournalReader, Plan,
+    journal_damage, named_output_dir, note_files,
+};
 
 use crate::args::ExportArgs;
 use crate::commands::plan::invalid;
 use crate::commands::run::recorded_study;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::terminal::Shown;
 
 /// Writes the tables of the directory that `args` name.
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
@@ -21,6 +25,9 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
             format!("{format} is not built in (build fairtrial with `--features {format}`)");
         return Err(Failure::usage("--format", problem));
     }
+    if let Err(JournalError::Damaged { problem, .. }) = JournalReader::open(&args.directory) {
+        return Ok(unreadable(&args.directory, &problem));
+    }
     let (study, input) = recorded_study(&args.directory)?;
     if study.compat == Compat::Dre && formats.contains(&Format::Csv) {
         formats.insert(Format::Dre);
@@ -29,8 +36,26 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
     let failed = |error: fairtrial_study::JournalError| Failure::Usage(error.to_string());
     let reader = JournalReader::open(&args.directory).map_err(failed)?;
     reader.hold_still().map_err(failed)?;
-    let history = reader.history().map_err(failed)?;
     let target = args.to.as_ref().unwrap_or(&args.directory);
+    let damage = match journal_damage(&reader, &args.directory) {
+        Err(JournalError::Damaged { problem, .. }) => Some(problem),
+        other => other.map_err(failed)?,
+    };
+    if let Some(problem) = &damage {
+        say_damaged(&args.directory, problem);
+        if is_one(target, &args.directory) {
+            say(
+                "nothing was exported: the tables that are there may be what is left (`--to DIR` exports what can be read)",
+            );
+            return Ok(ExitCode::CallFailed);
+        }
+    }
+    let history = match reader.history() {
+        Err(JournalError::Damaged { problem, .. }) => {
+            return Ok(unreadable(&args.directory, &problem));
+        }
+        other => other.map_err(failed)?,
+    };
     fs::create_dir_all(target)
         .map_err(|error| Failure::usage("--to", format!("cannot make it: {error}")))?;
     let options = ExportOptions {
@@ -47,13 +72,35 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
         history: &history,
         options: &options,
     };
-    let failed = Failure::attempting("cannot export the tables");
-    export.write(target).map_err(failed)?;
+    match export.write(target) {
+        Err(ExportError::Journal(JournalError::Damaged { problem, .. })) => {
+            return Ok(unreadable(&args.directory, &problem));
+        }
+        other => other.map_err(Failure::attempting("cannot export the tables"))?,
+    }
+    if damage.is_some() {
+        return Ok(ExitCode::CallFailed);
+    }
     if !args.mask_volatile && is_one(target, &args.directory) {
         let failed = Failure::attempting("cannot note the hashes of what was exported");
         note_files(&args.directory, &options.formats).map_err(failed)?;
     }
     Ok(ExitCode::AllWell)
+}
+
+fn unreadable(directory: &Path, problem: &str) -> ExitCode {
+    say_damaged(directory, problem);
+    say("the tables were not exported");
+    ExitCode::CallFailed
+}
+
+fn say_damaged(directory: &Path, problem: &str) {
+    let path = directory.join("journal.sqlite");
+    say(&format!("{}: damaged: {problem}", path.display()));
+}
+
+fn say(line: &str) {
+    writeln!(Shown::on(io::stderr()), "{line}").unwrap_or_default(); // nobody is there to be told
 }
 
 /// Whether two names are of one directory.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use fairtrial_candidates::Rescoring;
 use fairtrial_cluster::{nonce, without_secrets};
 use fairtrial_study::{
-    Changed, Compat, End, ExecuteError, Format, Mode, Pace, Plan, Request, Rescore, Stop, Study,
-    Summary, Wishes, execute,
+    Changed, CommonestError, Compat, End, ExecuteError, Format, Mode, Pace, Plan, Request, Rescore,
+    Stop, Study, Summary, Wishes, execute,
 };
 use fairtrial_study::{JournalError, JournalReader, PastInvocation, Status};
 use tokio::sync::watch;
@@ -23,7 +23,7 @@ use crate::commands::evaluate::is_evaluation;
 use crate::commands::plan::{invalid, planned, warn};
 use crate::engine;
 use crate::exit_code::ExitCode;
-use crate::failure::{Failure, reason};
+use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::show::LEFT;
 use crate::study_progress::StudyProgress;
@@ -42,8 +42,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         (_, true) => Mode::Fresh,
         _ => Mode::New,
     };
-    let input = read(&args.study)?;
-    let study = Study::load(&args.study, args.compat).map_err(invalid)?;
+    let (study, input) = Study::load_with_input(&args.study, args.compat).map_err(invalid)?;
     let directory = args.out.clone().unwrap_or_else(|| study.output_dir.clone());
     let wishes = wishes(&args.again)?;
     perform(&study, input, &directory, mode, wishes, &args.how)
@@ -140,8 +139,7 @@ pub(crate) fn recorded_study(directory: &Path) -> Result<(Study, Vec<u8>), Failu
 fn study_to_go_on_with(directory: &Path) -> Result<(Study, Vec<u8>), Failure> {
     let last = LastRun::of(directory)?;
     let path = PathBuf::from(&last.invocation.begun.study_path);
-    let input = read(&path)?;
-    Ok((Study::load(&path, last.compat).map_err(invalid)?, input))
+    Study::load_with_input(&path, last.compat).map_err(invalid)
 }
 
 /// What a directory's journal says of its last invocation.
@@ -179,16 +177,6 @@ impl LastRun {
         let text = text.map_err(|error| Failure::usage(&self.name, error))?;
         text.ok_or_else(|| Failure::usage(&self.name, "its journal has lost the study's text"))
     }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| {
-        let hint = "name a study file";
-        Failure::usage(
-            &path.display().to_string(),
-            format!("cannot read it: {} ({hint})", reason(&error)),
-        )
-    })
 }
 
 fn wishes(args: &AgainArgs) -> Result<Wishes, Failure> {
@@ -435,6 +423,7 @@ fn show(plan: &Plan<'_>, directory: &Path, summary: &Summary, (done, resume): (&
     let runs = counted(plan.len(), "run");
     lines.push(format!("{runs}: {}", counts.join(", ")));
     lines.push(format!("in {}", directory.display()));
+    lines.extend(commonest_error(plan, directory, summary));
     if summary.counts.contains_key(Status::Lost.name()) {
         let directory = for_shell(&directory.display().to_string());
         lines.push(format!(
@@ -448,6 +437,28 @@ fn show(plan: &Plan<'_>, directory: &Path, summary: &Summary, (done, resume): (&
     for line in lines {
         writeln!(out, "{line}").unwrap_or_default(); // whoever read it is gone
     }
+}
+
+/// What most failures say, so that one cause of many is seen at once.
+fn commonest_error(plan: &Plan<'_>, directory: &Path, summary: &Summary) -> Option<String> {
+    let mut statuses = Status::ALL.into_iter().filter(|status| status.is_failure());
+    let has_failed = statuses.any(|status| summary.counts.contains_key(status.name()));
+    if summary.end.is_none() || (!has_failed && summary.evaluations_failed == 0) {
+        return None;
+    }
+    // The study has ended: a journal that cannot be read any more is told by whoever needs it.
+    let reader = JournalReader::open(directory).ok()?;
+    let found = CommonestError::read(plan, &reader).ok()??;
+    let CommonestError {
+        error,
+        count,
+        compared,
+    } = found;
+    let of = match compared {
+        1 => String::new(),
+        compared => format!(" ({count} of {compared} failures)"),
+    };
+    Some(format!("commonest error{of}: {error}"))
 }
 
 /// A word that a shell takes as it is.

@@ -18,6 +18,7 @@ pub(super) fn config(spill: &std::path::Path) -> ClusterConfig {
         server_timeout: Duration::from_secs(60),
         lease: Duration::from_secs(30),
         packs_cwd: false,
+        sends_passed: false,
         spill: SpillPolicy {
             dir: SpillDir::new(spill),
             memfd_cap_bytes: u64::MAX,

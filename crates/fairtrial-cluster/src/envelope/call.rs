@@ -51,6 +51,9 @@ pub(super) struct CallRecord {
     pub(super) work: WorkRecord,
     #[serde(default, skip_serializing_if = "is_default")]
     env: Vec<(OsText, Option<OsText>)>,
+    /// Names only: the agent's environment has the values.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pass_env: Vec<OsText>,
     #[serde(default, skip_serializing_if = "is_default")]
     cwd: Option<OsText>,
     /// Instead of `cwd`, a directory that came along.
@@ -211,6 +214,7 @@ impl CallRecord {
                 .iter()
                 .map(|(name, value)| (text(name), value.as_ref().map(text)))
                 .collect(),
+            pass_env: call.pass_env.iter().map(|name| OsText::of(name)).collect(),
             cwd: match cwd {
                 Some(_) => None,
                 None => call.cwd.as_ref().map(|cwd| OsText::of(cwd.as_os_str())),
@@ -253,6 +257,7 @@ impl CallRecord {
         let env = self.env.iter();
         let env = env.map(|(name, value)| (name.to_os(), value.as_ref().map(OsText::to_os)));
         call.env = env.collect::<BTreeMap<_, _>>();
+        call.pass_env = self.pass_env.iter().map(OsText::to_os).collect();
         call.cwd = cwd;
         call.timeout = self.timeout_ns.map(Duration::from_nanos);
         if let Some(time) = &self.time {

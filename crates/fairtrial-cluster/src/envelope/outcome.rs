@@ -410,16 +410,13 @@ impl InForceRecord {
         ];
         let weak = self.weak.iter().map(|record| {
             Some(Mechanism {
-                name: known(&record.name)?,
+                name: known(&record.name),
                 state: states
                     .into_iter()
                     .find(|state| state.name() == record.state)?,
-                via: known(&record.via)?,
-                errno: match &record.errno {
-                    Some(errno) => Some(known(errno)?),
-                    None => None,
-                },
-                hint: known(&record.hint)?,
+                via: known(&record.via),
+                errno: record.errno.as_deref().map(known),
+                hint: known(&record.hint),
             })
         });
         let [
@@ -434,7 +431,7 @@ impl InForceRecord {
             requested: self.requested.parse().ok()?,
             effective: self.effective.parse().ok()?,
             on_missing: self.on_missing.parse().ok()?,
-            mode: known(&self.mode)?,
+            mode: known(&self.mode),
             mechanisms: weak.collect::<Option<_>>()?,
             counters: Counters {
                 voluntary_switches,
@@ -450,20 +447,25 @@ impl InForceRecord {
 }
 
 /// Different words about isolation that are kept, at most: agents have a few dozen.
-const MOST_WORDS: usize = 4096;
+const MOST_WORDS: usize = 512;
+/// No word of the engine's is longer.
+const LONGEST_WORD: usize = 1024;
+/// In place of a word for which there is no room.
+const UNKNOWN_WORD: &str = "not known here";
 
-/// Words about isolation as the engine has them: for good. Each is kept once, and only so many are taken.
+/// A word about isolation as the engine has them: for good. Each is kept once, and only so many are taken; whatever comes
+/// then is unknown, and its outcome is read all the same.
 #[must_use]
-pub fn known(word: &str) -> Option<&'static str> {
+pub fn known(word: &str) -> &'static str {
     static WORDS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
     match words.get(word) {
-        Some(word) => Some(word),
-        None if words.len() < MOST_WORDS => {
+        Some(word) => word,
+        None if words.len() < MOST_WORDS && word.len() <= LONGEST_WORD => {
             let word: &'static str = Box::leak(word.to_owned().into_boxed_str());
             words.insert(word);
-            Some(word)
+            word
         }
-        None => None,
+        None => UNKNOWN_WORD,
     }
 }

@@ -89,7 +89,9 @@ fn a_call_arrives_as_it_was_sent() {
             ..PythonTerms::default()
         },
     }));
-    for call in [everything(), command, pickled] {
+    let mut passed = everything();
+    passed.pass_env.insert("KEY".into());
+    for call in [everything(), passed, command, pickled] {
         assert_eq!(opened(&sealed(&call), Vec::new()), call);
     }
 }
@@ -252,6 +254,24 @@ fn an_envelope_fits_whatever_an_exception_is_called() {
     let arrived = read.to_outcome(|_| None).expect("all is here");
     let kind = arrived.error.expect("it has one").kind;
     assert!(kind.starts_with("\u{1F600}\u{1}") && kind.len() > 1000 && kind.len() <= 2048);
+}
+
+/// FA-11: however many words agents make up, outcomes are read; what the first of them said is still known.
+#[test]
+fn an_outcome_is_read_however_many_words_agents_made_up() {
+    let of = |via: &str| {
+        let bytes = ResultEnvelope::seal(outcome(vec![b'T'], 10), token(), "here").bytes;
+        let text = String::from_utf8(bytes).expect("JSON");
+        let text = text.replace("rss of the tree", via);
+        let read = ResultEnvelope::read(text.as_bytes()).expect("an envelope");
+        let outcome = read.to_outcome(|_| None).expect("it is read");
+        outcome.in_force.mechanisms[0].via
+    };
+    assert_eq!(of("first word"), "first word");
+    (0..6000).for_each(|number| _ = of(&format!("word {number}")));
+    assert_eq!(of("one word too many"), "not known here");
+    assert_eq!(of(&"long".repeat(1000)), "not known here");
+    assert_eq!(of("first word"), "first word");
 }
 
 /// CL-24: what is no base64 is not taken for nothing, wherever it stands.

@@ -33,6 +33,7 @@ fn backend(
         server_timeout: options.server_timeout,
         lease: options.lease,
         packs_cwd: false,
+        sends_passed: false,
         spill: SpillPolicy {
             dir: SpillDir::new(std::env::temp_dir()),
             memfd_cap_bytes: u64::MAX,

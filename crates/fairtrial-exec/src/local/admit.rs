@@ -12,6 +12,7 @@ use crate::dispatch::{Dispatch, Site};
 use crate::event::Event;
 use crate::launcher::News;
 use crate::linux::selftest::{Exhaust, SelfTest};
+use crate::passed::set_passed;
 use crate::protocol::launcher::{FromLauncher, Step, ToLauncher};
 use crate::sandbox::{
     Lack, Level, Mechanism, Network, OnMissing, Sandbox, Trial, is_lasting, lacking, missing,
@@ -31,7 +32,13 @@ pub(super) type Demand = (Level, Mode, Network);
 
 impl Pool {
     /// A call that can have what it insists on; of what others do without is told once.
-    pub(super) fn admit(&mut self, dispatch: Dispatch) -> Option<Dispatch> {
+    pub(super) fn admit(&mut self, mut dispatch: Dispatch) -> Option<Dispatch> {
+        if let Err(unset) = set_passed(&mut dispatch.call, &self.config.host_env) {
+            let node = &self.config.node_id;
+            let problem = format!("`pass_env`: not set in the environment of `{node}`: {unset}");
+            self.resolve_unstarted(dispatch, Verdict::SetupFailed, setup_error(problem));
+            return None;
+        }
         let (call, mode) = (&dispatch.call, mode_of(&dispatch));
         let sandbox = &call.sandbox;
         if sandbox.level == Level::None {

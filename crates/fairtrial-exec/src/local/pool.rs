@@ -26,6 +26,7 @@ use crate::linux::spawn::raise_descriptor_limit;
 use crate::metrics::Metrics;
 use crate::observers::Observers;
 use crate::outcome::{ErrorReport, Outcome};
+use crate::passed;
 use crate::sandbox::{Level, Means, in_force};
 use crate::verdict::Verdict;
 use crate::worker::Mode;
@@ -483,7 +484,10 @@ impl Pool {
     }
 
     /// The one place where a call is answered for.
-    pub(super) fn resolve(&self, dispatch: Dispatch, answer: Answer) {
+    pub(super) fn resolve(&self, dispatch: Dispatch, mut answer: Answer) {
+        if let Ok(outcome) = &mut answer {
+            passed::mask(&dispatch.call, outcome);
+        }
         let verdict = answer.as_ref().ok().map(|outcome| outcome.verdict);
         self.observers.tell(Event::Complete {
             call: dispatch.id,

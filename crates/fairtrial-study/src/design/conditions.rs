@@ -9,7 +9,7 @@ use super::{DesignKind, Objection, RuleCaller, factorial, latin_square, matrix, 
 use crate::canonical::ShortHash;
 use crate::compat::Compat;
 use crate::fault::{Fault, Findings, Invalid};
-use crate::study::{Factor, Study};
+use crate::study::{Constraint, Factor, Study};
 use crate::value::Value;
 
 /// `cond-` and twelve hex digits.
@@ -76,6 +76,13 @@ impl Design {
         }
         design.warnings = findings.settle()?;
         Ok(design)
+    }
+
+    /// As [`Design::build`] of a study that is not run anyway: rules that are functions are not called, for that would start
+    /// the engine.
+    pub(crate) fn unjudged(study: &Study) -> Result<Self, Invalid> {
+        let mut kept = |_: &Constraint, design: &Self| Ok(vec![true; design.len()]);
+        Self::build(study, Some(&mut kept))
     }
 
     /// How many conditions there are.

@@ -39,12 +39,9 @@ impl Job {
         let key = format!("{}/{}/{}/evaluation/{number}", run.0, run.1, run.2);
         call.key = Some(tools.journal.key(&key));
         let evaluated = match answer(tools, call).await {
-            Answer::Came(outcome) => attempt::judge_evaluation(
-                &outcome,
-                evaluator.actor.is_command(),
-                contract,
-                &program.secrets,
-            ),
+            Answer::Came(outcome) => {
+                attempt::judge_evaluation(&outcome, evaluator.actor.is_command(), contract)
+            }
             Answer::Failed(error) => Evaluated {
                 status: Status::Lost,
                 rows: Value::List(Vec::new()),

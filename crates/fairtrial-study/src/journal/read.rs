@@ -187,6 +187,14 @@ impl Reader {
         })
     }
 
+    /// What SQLite finds wrong with the file, if anything.
+    pub(crate) fn fault(&self) -> Result<Option<String>, JournalError> {
+        let found = self.ask(|database| {
+            database.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
+        })?;
+        Ok((found != "ok").then_some(found))
+    }
+
     /// SHA-256 over all records, in the order in which they were made.
     pub fn digest(&self) -> Result<String, JournalError> {
         use sha2::{Digest, Sha256};

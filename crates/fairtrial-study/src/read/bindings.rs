@@ -8,7 +8,7 @@ use crate::binding::{Binding, EntryPoint, Packet};
 use crate::fault::short;
 use crate::node::{self, Content, Entry, Node};
 use crate::read::terms::terms;
-use crate::read::{Reader, Record, Unknown};
+use crate::read::{Reader, Record, Unknown, field_named};
 use crate::schema::{BINDING, PACKET};
 use crate::value::Value;
 
@@ -140,8 +140,12 @@ pub(crate) fn binding_of(
         }
     };
     let inherited = defaults.iter().filter(|entry| {
-        let key = entry.key.to_value();
-        !own.iter().any(|other| other.key.to_value().equals(&key))
+        let meant = |entry: &Entry| {
+            let written = entry.key.as_text()?;
+            field_named(BINDING, written).map(|field| field.key)
+        };
+        let key = meant(entry);
+        key.is_none() || !own.iter().any(|other| meant(other) == key)
     });
     let all: Vec<Entry> = own.iter().chain(inherited).cloned().collect();
     let record = reader.record_of(&node.place, &all, what, BINDING, Unknown::Fault);

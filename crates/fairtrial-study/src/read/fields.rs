@@ -24,6 +24,15 @@ impl Reader {
                 Value::Null
             }
             Kind::Text(_) | Kind::Required | Kind::MaybeText => self.text(node, key),
+            // A level of numbers or booleans is called as its value is written.
+            Kind::Level if self.is_native() => match &node.content {
+                Content::Scalar(value) if !node.is_null() => value.clone(),
+                _ => {
+                    self.wrong_type(node, key, "the name or the value of a level", "");
+                    Value::text("?")
+                }
+            },
+            Kind::Level => self.text(node, key),
             Kind::Name => {
                 let text = self.text(node, key);
                 if text.as_text().is_some_and(|text| text.trim().is_empty()) {

@@ -8,7 +8,7 @@ use crate::binding::{Contract, Terms};
 use crate::compat::Compat;
 use crate::fault::{listed, short, suggestion};
 use crate::node::{Content, Node};
-use crate::read::{Reader, Record};
+use crate::read::{Reader, Record, sandbox};
 use crate::value::Value;
 
 const LIMITS: [&str; 6] = [
@@ -27,14 +27,8 @@ pub(crate) fn terms(reader: &mut Reader, record: &Record<'_>) -> Terms {
         let node = record.node(key).filter(|node| !node.is_null());
         node.and_then(|node| duration(reader, node, key))
     };
-    let sandbox = record.maybe_text("sandbox").and_then(|text| {
-        text.parse()
-            .map_err(|error: String| {
-                let place = record.place_of("sandbox").clone();
-                reader.fault(&place, "sandbox", error, "");
-            })
-            .ok()
-    });
+    let sandbox = record.node("sandbox").filter(|node| !node.is_null());
+    let sandbox = sandbox.and_then(|node| sandbox::sandbox(reader, node));
     let contract = match record.node("contract") {
         Some(node) => reader.choice(node, "contract", &["run", "dre"]).to_str(),
         None => String::new(),
@@ -67,7 +61,8 @@ pub(crate) fn terms(reader: &mut Reader, record: &Record<'_>) -> Terms {
             .and_then(|node| duration(reader, node, "retry_delay"))
             .unwrap_or_default(),
         env: variables(reader, record.node("env")),
-        pass_env: record.texts("pass_env"),
+        pass_env: passed(reader, record),
+        pass_env_place: record.place_of("pass_env").clone(),
         interpreter: record.maybe_text("interpreter"),
         python_path: record.texts("python_path"),
         preload: record.texts("preload"),
@@ -143,8 +138,8 @@ fn limits(reader: &mut Reader, node: Option<&Node>) -> Limits {
 }
 
 /// A count, or of memory and files a size.
-fn amount(reader: &mut Reader, node: &Node, key: &str) -> Option<u64> {
-    let is_size = !matches!(key, "processes" | "open_files");
+pub(super) fn amount(reader: &mut Reader, node: &Node, key: &str) -> Option<u64> {
+    let is_size = !matches!(key, "processes" | "open_files" | "scratch_inodes");
     let parsed = match node.to_value() {
         Value::Int(int) => u64::try_from(int).ok().filter(|amount| *amount > 0),
         Value::Text(text) if is_size => parse_size(&text).ok(),
@@ -169,6 +164,19 @@ fn retry_on(reader: &mut Reader, node: Option<&Node>) -> Vec<String> {
     };
     let status = |item| reader.choice(item, "retry_on", &RETRY_ON).to_str();
     items.iter().map(status).collect()
+}
+
+/// Names of variables.
+fn passed(reader: &mut Reader, record: &Record<'_>) -> Vec<String> {
+    let names = record.texts("pass_env");
+    for name in &names {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            let message = format!("`{}` in `pass_env` is no name of a variable", short(name));
+            let hint = "name the variable; its value is taken when it is run";
+            reader.fault(record.place_of("pass_env"), "env", message, hint);
+        }
+    }
+    names
 }
 
 fn variables(reader: &mut Reader, node: Option<&Node>) -> Vec<(String, String)> {

@@ -8,7 +8,7 @@ use crate::journal::Status;
 use crate::plan::{Plan, RunSpec};
 use crate::report::outcome::{Missing, Outcome};
 use crate::report::registered::{Compares, Contrast};
-use crate::stats::{Comparison, Moments, paired, welch};
+use crate::stats::{Comparison, Direction, Moments, Share, fisher, mcnemar, paired, welch};
 use crate::study::{AGENT_FACTORS, PROBLEM_FACTORS};
 
 /// Cells that a paired test needs.
@@ -163,8 +163,8 @@ impl Arms {
         }
     }
 
-    /// Compares the arms.
-    pub(crate) fn compare(&self, compares: &Compares, outcome: &Outcome) -> Found {
+    /// Compares the arms. `is_binary` says that the outcome is 0 or 1 in every run: then proportions are compared.
+    pub(crate) fn compare(&self, compares: &Compares, outcome: &Outcome, is_binary: bool) -> Found {
         let is_paired = self.is_paired();
         let mut measured = self.measured.iter();
         let Some(measured) = measured.find(|measured| measured.outcome == compares.outcome) else {
@@ -190,6 +190,11 @@ impl Arms {
                     left.len(),
                     found.cells
                 )),
+                true if is_binary => {
+                    let one_each = found.n == [left.len() as u64; 2];
+                    proportions_of_cells(&left, &right, one_each, compares.direction)
+                        .ok_or_else(|| "no cell has values".to_owned())
+                }
                 true => paired(&left, &right, compares.direction)
                     .ok_or_else(|| "the differences do not vary".to_owned()),
                 false if found.n.iter().any(|n| *n < 2) => {
@@ -197,6 +202,14 @@ impl Arms {
                     Err(format!(
                         "the arms have {left} and {right} values; each needs 2"
                     ))
+                }
+                false if is_binary => {
+                    let [left, right] = measured.runs.map(|runs| Share {
+                        hits: runs.hits().unwrap_or_default(),
+                        n: runs.n,
+                    });
+                    fisher(left, right, compares.direction)
+                        .ok_or_else(|| "an arm has no value".to_owned())
                 }
                 false => welch(&measured.runs[0], &measured.runs[1], compares.direction)
                     .ok_or_else(|| "the values do not vary".to_owned()),
@@ -248,4 +261,19 @@ impl Arms {
             _ => None,
         }
     }
+}
+
+/// Of cells with one run in each arm the exact test; of cells with more, where each has a share of its own, the paired test
+/// of shares, if they vary.
+fn proportions_of_cells(
+    left: &[f64],
+    right: &[f64],
+    one_each: bool,
+    direction: Direction,
+) -> Option<Comparison> {
+    let of_shares = match one_each {
+        true => None,
+        false => paired(left, right, direction).map(Comparison::of_proportions),
+    };
+    of_shares.or_else(|| mcnemar(left, right, direction))
 }

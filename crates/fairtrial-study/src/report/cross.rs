@@ -3,8 +3,8 @@
 use crate::html::{count, put, short, table};
 use crate::report::figures::{brief, number};
 use crate::report::groups::{Group, Groups};
-use crate::report::outcome::{Missing, Outcome};
-use crate::stats::{Moments, mean_interval};
+use crate::report::outcome::{Missing, Outcome, interval_of_mean};
+use crate::stats::Moments;
 
 /// Rows that people compare.
 const MOST_CONDITIONS: u64 = 40;
@@ -61,6 +61,7 @@ impl Cross {
         conditions: &Groups,
         agents: &Groups,
         outcomes: &[Outcome],
+        binary: &[bool],
     ) {
         let rows = || self.cells.chunks(self.agents);
         let is_shared = |row: &[Moments]| row.iter().filter(|cell| cell.n > 0).count() > 1;
@@ -84,24 +85,35 @@ impl Cross {
             );
             return;
         }
-        out.push_str("<p class=\"note\">Means with Student’s 95 % interval, and the runs that have a value.</p>\n");
+        let is_binary = binary[self.outcome];
+        let whose = if is_binary {
+            "Wilson’s"
+        } else {
+            "Student’s"
+        };
+        put(
+            out,
+            format_args!(
+                "<p class=\"note\">Means with {whose} 95 % interval, and the runs that have a value.</p>\n"
+            ),
+        );
         let label = |group: &Group| short(&group.label, 120);
         let mut head = vec!["Condition".to_owned()];
         head.extend(agents.groups.iter().map(label));
         let rows = conditions.groups.iter().zip(rows()).map(|(group, cells)| {
             let mut row = vec![label(group)];
-            row.extend(cells.iter().map(cell));
+            row.extend(cells.iter().map(|moments| cell(moments, is_binary)));
             row
         });
         out.push_str(&table("cross", &head, &rows.collect::<Vec<_>>()));
     }
 }
 
-fn cell(moments: &Moments) -> String {
+fn cell(moments: &Moments, is_binary: bool) -> String {
     if moments.n == 0 {
         return "–".to_owned();
     }
-    let interval = mean_interval(moments).map_or(String::new(), |interval| {
+    let interval = interval_of_mean(moments, is_binary).map_or(String::new(), |interval| {
         format!("[{}, {}] · ", brief(interval.low), brief(interval.high))
     });
     let (mean, n) = (number(moments.mean), count(moments.n));

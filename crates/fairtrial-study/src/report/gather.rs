@@ -24,6 +24,8 @@ pub(crate) const MOST_LISTED: usize = 100;
 /// What a report is made of.
 pub(crate) struct Gathered {
     pub(crate) outcomes: Vec<Outcome>,
+    /// Of each outcome, whether every value of it is 0 or 1.
+    pub(crate) binary: Vec<bool>,
     pub(crate) register: Register,
     /// Of each contrast.
     pub(crate) arms: Vec<Arms>,
@@ -73,7 +75,7 @@ impl Gathered {
             Ok::<(), JournalError>(())
         })?;
         for groups in &mut gathered.groups {
-            groups.finish(&gathered.outcomes);
+            groups.finish(&gathered.outcomes, &gathered.binary);
         }
         Ok(gathered)
     }
@@ -113,6 +115,7 @@ impl Gathered {
         Self {
             cross: Cross::of(&groups[0], &groups[1], &outcomes),
             groups,
+            binary: vec![true; outcomes.len()],
             outcomes,
             arms,
             register,
@@ -138,6 +141,9 @@ impl Gathered {
     ) {
         let (status, outcomes) = (record.status, &self.outcomes);
         *self.statuses.entry(status.name()).or_default() += 1;
+        for (is_binary, value) in self.binary.iter_mut().zip(values) {
+            *is_binary &= value.is_none_or(|value| value == 0.0 || value == 1.0);
+        }
         for arms in &mut self.arms {
             arms.add(run, status, outcomes, values);
         }

@@ -23,15 +23,21 @@ pub(crate) fn section(out: &mut String, gathered: &Gathered) {
             part(out, groups, &gathered.outcomes);
         }
         if let (Some(cross), "agents") = (&gathered.cross, id) {
-            cross.part(out, conditions, agents, &gathered.outcomes);
+            cross.part(
+                out,
+                conditions,
+                agents,
+                &gathered.outcomes,
+                &gathered.binary,
+            );
         }
     }
 }
 
 fn explain(out: &mut String, outcomes: &[Outcome]) {
     out.push_str(
-        "<p class=\"note\">Failures with Wilson’s 95 % interval; means and sums with Student’s t, medians with a bootstrap \
-         of fixed seed. Outcomes are those of runs that succeeded.</p>\n",
+        "<p class=\"note\">Failures, and outcomes that are 0 or 1 in every run, with Wilson’s 95 % interval; other means and \
+         sums with Student’s t, medians with a bootstrap of fixed seed. Outcomes are those of runs that succeeded.</p>\n",
     );
     for outcome in outcomes {
         let mut said = Vec::new();

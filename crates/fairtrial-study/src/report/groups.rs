@@ -104,13 +104,15 @@ impl Groups {
         }
     }
 
-    /// Makes the estimates; values are let go.
-    pub(crate) fn finish(&mut self, outcomes: &[Outcome]) {
+    /// Makes the estimates; values are let go. `binary` says which outcomes are 0 or 1 in all runs.
+    pub(crate) fn finish(&mut self, outcomes: &[Outcome], binary: &[bool]) {
         for group in &mut self.groups {
             let mut all = std::mem::take(&mut group.all);
-            let estimates = outcomes.iter().zip(&group.values).zip(&mut all);
+            let estimates = outcomes.iter().zip(binary).zip(&group.values).zip(&mut all);
             group.estimates = estimates
-                .map(|((outcome, moments), all)| outcome.aggregation.estimate(moments, all))
+                .map(|(((outcome, is_binary), moments), all)| {
+                    outcome.aggregation.estimate(moments, all, *is_binary)
+                })
                 .collect();
         }
     }

@@ -10,7 +10,7 @@ use crate::report::gather::Gathered;
 use crate::report::outcome::Missing;
 use crate::report::registered::Hypothesis;
 use crate::report::tested::{Tested, tested};
-use crate::stats::{Comparison, Direction, Interval};
+use crate::stats::{Comparison, Direction, Interval, MeanTest, Method};
 
 /// Tests that are shown; a factor may have very many levels.
 const MOST_TESTS: usize = 500;
@@ -61,10 +61,11 @@ fn effects(out: &mut String, plan: &Plan<'_>, gathered: &Gathered, all: &[Tested
             let comparison = test.found.as_ref()?.comparison.as_ref().ok()?;
             let hypothesis = &gathered.register.hypotheses[test.registered.hypothesis];
             let (outcome, contrast) = names(plan, gathered, test)?;
+            let means = comparison.means?;
             Some(Row {
                 label: format!("{}: {outcome}, {contrast}", hypothesis.id),
-                value: Some(comparison.effect),
-                interval: Some(comparison.effect_interval),
+                value: Some(means.effect),
+                interval: Some(means.effect_interval),
             })
         })
         .collect();
@@ -72,7 +73,7 @@ fn effects(out: &mut String, plan: &Plan<'_>, gathered: &Gathered, all: &[Tested
         return;
     }
     let chart = IntervalChart {
-        title: "Effect sizes of all tests".into(),
+        title: "Effect sizes of tests of means".into(),
         rows,
         points: &[],
         reference: Some(0.0),
@@ -210,14 +211,21 @@ fn row(out: &mut String, plan: &Plan<'_>, gathered: &Gathered, test: &Tested<'_>
     } else {
         ""
     };
+    let name = match (comparison.method, is_equivalence) {
+        (Method::Welch, _) => "Welch t",
+        (Method::Paired, _) => "paired t",
+        (Method::Fisher, false) => "Fisher’s exact",
+        (Method::McNemar, false) => "McNemar’s exact",
+        (Method::Fisher | Method::McNemar, true) => "Newcombe’s score",
+    };
     let method = match found.is_paired {
         true => format!(
-            "paired t{twice}<small>{} cells, {} dropped</small>",
+            "{name}{twice}<small>{} cells, {} dropped</small>",
             found.cells - found.dropped,
             found.dropped
         ),
         false => format!(
-            "Welch t{twice}<small>over runs; {} of 6 cells to pair</small>",
+            "{name}{twice}<small>over runs; {} of 6 cells to pair</small>",
             found.cells
         ),
     };
@@ -263,14 +271,22 @@ fn numbers(test: &Tested<'_>, found: &Found, comparison: &Comparison) -> String 
         Some(adjusted) => format!("{}<small>of {}</small>", p_value(adjusted), test.family),
         None => "policy not known".to_owned(),
     };
+    let (effect, statistic) = match comparison.means {
+        Some(MeanTest {
+            effect,
+            effect_interval,
+            t,
+            df,
+        }) => (
+            format!("{}{}", brief(effect), interval(effect_interval)),
+            format!("<small>t = {}, df {}</small>", brief(t), brief(df)),
+        ),
+        None => ("–".to_owned(), String::new()),
+    };
     format!(
-        "<td>{}{}<small>{left} against {right}</small></td><td>{}{}</td><td>{}<small>t = {}, df {}</small></td><td>{adjusted}</td>",
+        "<td>{}{}<small>{left} against {right}</small></td><td>{effect}</td><td>{}{statistic}</td><td>{adjusted}</td>",
         brief(comparison.difference),
         interval(comparison.interval),
-        brief(comparison.effect),
-        interval(comparison.effect_interval),
         p_value(comparison.p),
-        brief(comparison.t),
-        brief(comparison.df)
     )
 }

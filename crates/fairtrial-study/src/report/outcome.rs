@@ -183,14 +183,15 @@ impl Aggregation {
         !matches!(self, Self::Sum | Self::Count)
     }
 
-    /// One value of many. `all` are the values where they are needed.
-    pub(crate) fn estimate(&self, moments: &Moments, all: &mut [f64]) -> Estimate {
+    /// One value of many. `all` are the values where they are needed; `is_binary` says that the outcome is 0 or 1 in all
+    /// runs of the study.
+    pub(crate) fn estimate(&self, moments: &Moments, all: &mut [f64], is_binary: bool) -> Estimate {
         let n = moments.n;
         if n == 0 {
             return Estimate::default();
         }
         let (value, interval) = match self {
-            Self::Mean | Self::Other(_) => (moments.mean, mean_interval(moments)),
+            Self::Mean | Self::Other(_) => (moments.mean, interval_of_mean(moments, is_binary)),
             Self::Median => {
                 all.sort_unstable_by(f64::total_cmp);
                 (median(all).unwrap_or(f64::NAN), median_interval(all))
@@ -200,9 +201,13 @@ impl Aggregation {
                     low: interval.low * n as f64,
                     high: interval.high * n as f64,
                 };
-                (moments.sum(), mean_interval(moments).map(scaled))
+                let interval = interval_of_mean(moments, is_binary);
+                (moments.sum(), interval.map(scaled))
             }
-            Self::Rate => (moments.mean, rate_interval(moments)),
+            Self::Rate => {
+                let is_binary = is_binary || moments.hits().is_some();
+                (moments.mean, interval_of_mean(moments, is_binary))
+            }
             Self::Min => (moments.min(), None),
             Self::Max => (moments.max(), None),
             Self::Count => (n as f64, None),
@@ -215,18 +220,11 @@ impl Aggregation {
     }
 }
 
-/// Wilson's where all values are 0 or 1, as the spread tells; else that of a mean.
-fn rate_interval(moments: &Moments) -> Option<Interval> {
-    let hits = moments.sum().round();
-    let n = moments.n as f64;
-    let spread = hits * (n - hits) / n;
-    let is_binary = (moments.sum() - hits).abs() < 1e-9 * n
-        && moments.min() >= 0.0
-        && moments.max() <= 1.0
-        && (moments.variance().unwrap_or(0.0) * (n - 1.0) - spread).abs() < 1e-9 * n;
-    match is_binary {
-        true => wilson(hits as u64, moments.n),
-        false => mean_interval(moments),
+/// Wilson's of an outcome that is 0 or 1; else Student's.
+pub(crate) fn interval_of_mean(moments: &Moments, is_binary: bool) -> Option<Interval> {
+    match moments.hits().filter(|_| is_binary) {
+        Some(hits) => wilson(hits, moments.n),
+        None => mean_interval(moments),
     }
 }
 
@@ -251,7 +249,7 @@ mod tests {
         let values = [1.0, 0.0, 1.0, 1.0];
         let moments = Moments::from_iter(&values);
         let mut all = values;
-        let mut of = |name: &str| Aggregation::from_name(name).estimate(&moments, &mut all);
+        let mut of = |name: &str| Aggregation::from_name(name).estimate(&moments, &mut all, false);
         assert_eq!((of("mean").value, of("sum").value), (Some(0.75), Some(3.0)));
         assert_eq!(
             (of("median").value, of("min").value),
@@ -263,6 +261,10 @@ mod tests {
         let sum = of("sum").interval.unwrap();
         let mean = of("mean").interval.unwrap();
         assert!((sum.high - 4.0 * mean.high).abs() < 1e-12);
+        for (hits, name) in [(3, "mean"), (3, "rate")] {
+            let found = Aggregation::from_name(name).estimate(&moments, &mut all, true);
+            assert_eq!(found.interval, wilson(hits, 4), "{name}");
+        }
         assert!(AGGREGATIONS.into_iter().all(is_aggregation));
         assert_eq!(
             Aggregation::from_name("p99"),

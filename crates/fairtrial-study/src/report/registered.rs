@@ -249,12 +249,14 @@ impl Hypothesis {
             ));
         }
         let level = |key: &str| {
-            let wanted = contrast.get(key).map(Value::to_str).unwrap_or_default();
+            let given = contrast.get(key).unwrap_or(&Value::Null);
+            let wanted = given.to_str();
             let place =
                 |is: &dyn Fn(&crate::study::Level) -> bool| factor.levels.iter().position(is);
             let found = place(&|level| level.name == wanted)
                 .or_else(|| place(&|level| level.label == wanted))
-                .or_else(|| place(&|level| level.value.to_str() == wanted));
+                .or_else(|| place(&|level| level.value.to_str() == wanted))
+                .or_else(|| place(&|level| level.value.equals(given)));
             found.ok_or_else(|| {
                 format!("the contrast's `{wanted}` is no level of `{}`", factor.name)
             })

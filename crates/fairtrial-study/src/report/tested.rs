@@ -54,7 +54,8 @@ impl Tested<'_> {
 fn one<'g>(gathered: &'g Gathered, registered: &'g Registered) -> Tested<'g> {
     let found = registered.compares.as_ref().ok().map(|compares| {
         let outcome = &gathered.outcomes[compares.outcome];
-        gathered.arms[compares.contrast].compare(compares, outcome)
+        let is_binary = gathered.binary[compares.outcome];
+        gathered.arms[compares.contrast].compare(compares, outcome, is_binary)
     });
     let mut notes = Vec::new();
     if let Ok(compares) = &registered.compares {

@@ -16,15 +16,45 @@ pub(crate) enum Direction {
 /// How two arms compare.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Comparison {
+    pub(crate) method: Method,
     /// Left minus right.
     pub(crate) difference: f64,
     pub(crate) interval: Interval,
+    /// What a test of means finds besides.
+    pub(crate) means: Option<MeanTest>,
+    pub(crate) p: f64,
+}
+
+/// By which test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// Means of independent runs.
+    Welch,
+    /// Means of pairs.
+    Paired,
+    /// Proportions of independent runs.
+    Fisher,
+    /// Proportions of pairs.
+    McNemar,
+}
+
+/// What a test of means finds besides difference and p.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MeanTest {
     /// Hedges' g.
     pub(crate) effect: f64,
     pub(crate) effect_interval: Interval,
     pub(crate) t: f64,
     pub(crate) df: f64,
-    pub(crate) p: f64,
+}
+
+impl Comparison {
+    /// Of proportions: no difference of theirs is beyond -1 and 1.
+    pub(crate) fn of_proportions(mut self) -> Self {
+        self.interval.low = self.interval.low.max(-1.0);
+        self.interval.high = self.interval.high.min(1.0);
+        self
+    }
 }
 
 /// Welch's test; none where an arm has fewer than two numbers, or nothing varies.
@@ -39,6 +69,7 @@ pub(crate) fn welch(left: &Moments, right: &Moments, direction: Direction) -> Op
     let d = difference / pooled;
     let spread = (n + m) / (n * m) + d * d / (2.0 * (n + m));
     let scale = Scale {
+        method: Method::Welch,
         error: (a + b).sqrt(),
         df,
         effect: d * correction(pooled_df),
@@ -67,6 +98,7 @@ pub(crate) fn paired(left: &[f64], right: &[f64], direction: Direction) -> Optio
     };
     let spread = (1.0 / n + d * d / (2.0 * n)) * 2.0 * (1.0 - correlation).max(0.0);
     let scale = Scale {
+        method: Method::Paired,
         error: (u / n).sqrt(),
         df,
         effect: d * correction(df),
@@ -84,6 +116,7 @@ fn correction(df: f64) -> f64 {
 }
 
 struct Scale {
+    method: Method,
     error: f64,
     df: f64,
     effect: f64,
@@ -110,10 +143,13 @@ impl Scale {
         Some(Comparison {
             difference,
             interval: Interval::around(difference, quantile(0.975, df) * error),
-            effect: self.effect,
-            effect_interval: Interval::around(self.effect, NORMAL_975 * self.effect_error),
-            t,
-            df,
+            method: self.method,
+            means: Some(MeanTest {
+                effect: self.effect,
+                effect_interval: Interval::around(self.effect, NORMAL_975 * self.effect_error),
+                t,
+                df,
+            }),
             p,
         })
     }

@@ -1,5 +1,6 @@
 //! 95 % intervals of means and rates.
 
+use super::proportion::{newcombe, score};
 use super::student::quantile;
 use super::{Moments, NORMAL_975};
 
@@ -35,16 +36,7 @@ pub(crate) fn wilson(hits: u64, n: u64) -> Option<Interval> {
     if n == 0 {
         return None;
     }
-    let (rate, n) = (hits as f64 / n as f64, n as f64);
-    let z2 = NORMAL_975 * NORMAL_975;
-    let centre = (rate + z2 / (2.0 * n)) / (1.0 + z2 / n);
-    let spread = (rate * (1.0 - rate) / n + z2 / (4.0 * n * n)).sqrt();
-    let interval = Interval::around(centre, NORMAL_975 * spread / (1.0 + z2 / n));
-    // At the ends it is exact, whatever rounding says.
-    Some(Interval {
-        low: if hits == 0 { 0.0 } else { interval.low },
-        high: if rate >= 1.0 { 1.0 } else { interval.high },
-    })
+    Some(score(hits as f64 / n as f64, n as f64, NORMAL_975))
 }
 
 /// Whether two rates differ: Newcombe's interval of their difference leaves out 0.
@@ -53,8 +45,6 @@ pub(crate) fn differ(left: (u64, u64), right: (u64, u64)) -> bool {
         return false;
     };
     let rate = |(hits, n): (u64, u64)| hits as f64 / n as f64;
-    let (p, q) = (rate(left), rate(right));
-    let low = p - q - (p - a.low).hypot(b.high - q);
-    let high = p - q + (a.high - p).hypot(q - b.low);
+    let Interval { low, high } = newcombe((rate(left), a), (rate(right), b), 0.0);
     low > 0.0 || high < 0.0
 }

@@ -9,6 +9,10 @@ pub(crate) struct Moments {
     squares: f64,
     low: f64,
     high: f64,
+    /// How many are 1.
+    ones: u64,
+    /// How many are neither 0 nor 1.
+    others: u64,
 }
 
 impl Moments {
@@ -22,6 +26,13 @@ impl Moments {
         self.squares += before * (value - self.mean);
         self.low = self.low.min(value);
         self.high = self.high.max(value);
+        self.ones += u64::from(value == 1.0);
+        self.others += u64::from(value != 0.0 && value != 1.0);
+    }
+
+    /// How many are 1, if all are 0 or 1; none of no number.
+    pub(crate) fn hits(&self) -> Option<u64> {
+        (self.n > 0 && self.others == 0).then_some(self.ones)
     }
 
     /// Of the sample; none of fewer than two numbers.

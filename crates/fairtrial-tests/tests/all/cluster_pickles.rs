@@ -28,6 +28,7 @@ fn coordinator(
         server_timeout: Duration::from_secs(60),
         lease: Duration::from_secs(30),
         packs_cwd: false,
+        sends_passed: false,
         spill: SpillPolicy {
             dir: SpillDir::new(shell.path().join("spill")),
             memfd_cap_bytes: u64::MAX,

@@ -159,6 +159,7 @@ fn backend(server: &RedisServer, shell: &Shell) -> ClusterBackend<RedisDispatch>
         server_timeout: options.server_timeout,
         lease: options.lease,
         packs_cwd: false,
+        sends_passed: false,
         spill: SpillPolicy {
             dir: SpillDir::new(shell.path()),
             memfd_cap_bytes: u64::MAX,

@@ -57,7 +57,7 @@ fn the_help_names_the_commands_and_the_exit_codes() {
         (unknown.code, &*unknown.stderr),
         (
             Some(2),
-            "fairtrial: unrecognized subcommand `exce` (a similar subcommand exists: `exec`)\n"
+            "fairtrial: unrecognized subcommand `exce` (did you mean `exec`?)\n"
         )
     );
 }

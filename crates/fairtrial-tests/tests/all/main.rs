@@ -53,6 +53,7 @@ mod machine_lock;
 mod metrics;
 mod odd_hosts;
 mod output;
+mod passed_values;
 mod plan_cli;
 mod process;
 mod report;

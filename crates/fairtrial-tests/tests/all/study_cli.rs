@@ -4,6 +4,7 @@ mod archive;
 mod attacked;
 mod columns;
 mod dre;
+mod files;
 mod formats;
 mod resuming;
 mod rules;

@@ -398,6 +398,20 @@ fn what_a_program_gives_is_what_a_file_says() {
     assert_eq!(given.places.file, None);
 }
 
+/// Times have one name, and are read under the one that calls have for them.
+#[test]
+fn a_time_may_be_called_as_in_calls() {
+    let given = |key: &str| {
+        format!("{{version: 1, candidates: {{trees: c}}, tests: [{{command: t, {key}: 1.5}}]}}")
+    };
+    assert_eq!(parse(&given("timeout_s")), parse(&given("timeout")));
+    let both = given("timeout_s: 2, timeout");
+    let refused = Spec::parse(Path::new("EVAL.yaml"), &both)
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("say the same"), "{refused}");
+}
+
 /// The example of section 2.
 #[test]
 fn the_example_is_read() {

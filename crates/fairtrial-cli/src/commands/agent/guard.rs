@@ -40,7 +40,7 @@ pub(super) async fn check(
     let strangers = dispatch.serves_strangers().await;
     match strangers.map_err(cluster::failure)? {
         true => Err(refusal(
-            "it serves whoever comes, and calls can come: give it users and passwords",
+            "Redis has no password and calls can reach it: give it users and passwords",
         )),
         false => Ok(()),
     }

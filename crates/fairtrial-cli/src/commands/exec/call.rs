@@ -109,7 +109,7 @@ fn command_work(args: &ExecArgs) -> Result<Work, Failure> {
         ("--function", python.function.is_some()),
         ("--args", python.args.is_some()),
         ("--kwargs", python.kwargs.is_some()),
-        ("--python", python.python.is_some()),
+        ("--interpreter", python.python.is_some()),
         ("--python-path", !python.python_path.is_empty()),
         ("--preload", !python.preload.is_empty()),
     ];
@@ -178,7 +178,7 @@ fn usage(invalid: &InvalidCall) -> Failure {
         "file_bytes" => "--file-size",
         "output_bytes" => "--output",
         "cwd" => "--cwd",
-        "python" => "--python",
+        "python" => "--interpreter",
         "preload" => "--preload",
         "function" => "--function",
         "argv" => "ARGV",

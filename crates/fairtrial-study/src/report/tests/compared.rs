@@ -135,7 +135,7 @@ fn what_cannot_be_computed_says_why() {
     // All values equal: planned, and counted in its family, but not computed.
     tests_of(
         &study(&hypothesis("independent_vars: [x]")),
-        |_| Some(value(1.0)),
+        |_| Some(value(3.0)),
         |_, tests| {
             let found = tests[0].found.as_ref().unwrap();
             assert!(found.comparison.as_ref().unwrap_err().contains("vary"));

@@ -54,6 +54,7 @@ impl Redis {
             server_timeout,
             lease: Duration::from_secs(30),
             packs_cwd: false,
+            sends_passed: false,
             spill: SpillPolicy {
                 dir: SpillDir::new(self.path().join("spill")),
                 memfd_cap_bytes: u64::MAX,

@@ -177,3 +177,48 @@ fn a_bundle_has_the_same_bytes_each_time() {
     ends(&missing, 2);
     assert!(!shell.path().join("nowhere.tar.gz").exists());
 }
+
+/// FA-13: tables of a journal that was changed or damaged would look like any others.
+#[test]
+fn a_damaged_journal_is_not_exported_in_silence() {
+    let shell = Shell::new();
+    draws(&shell, "fresh");
+    ends(&run(&shell, &["run", "study.yaml", "--out", "out"]), 0);
+    let (journal, runs) = (
+        shell.path().join("out/journal.sqlite"),
+        shell.read("out/runs.csv"),
+    );
+    let sound = std::fs::read(&journal).expect("it is there");
+    python(
+        &shell,
+        "import sqlite3\n\
+         database = sqlite3.connect('out/journal.sqlite')\n\
+         database.execute(\"UPDATE finishes SET status = 'failed' WHERE id = 3\")\n\
+         database.commit()\n",
+    );
+    let refused = run(&shell, &["export", "out"]);
+    ends(&refused, 3);
+    let says = "out/journal.sqlite: damaged: its records are not those of the last orderly end\nnothing was exported";
+    assert!(refused.stderr.starts_with(says), "{refused:?}");
+    assert_eq!(shell.read("out/runs.csv"), runs);
+    // What can be read may be had elsewhere, and is said to be of a damaged journal all the same.
+    let elsewhere = run(&shell, &["export", "out", "--to", "else"]);
+    ends(&elsewhere, 3);
+    assert!(elsewhere.stderr.contains("damaged"), "{elsewhere:?}");
+    assert_ne!(shell.read("else/runs.csv"), runs);
+    ends(&run(&shell, &["verify", "out"]), 3);
+    for (from, what) in [(4096, "its second page"), (sound.len() / 2, "its middle")] {
+        let mut torn = sound.clone();
+        let end = (from + 4096).min(torn.len());
+        torn[from..end].fill(0xa5);
+        std::fs::write(&journal, &torn).expect("it can be written");
+        let refused = run(&shell, &["export", "out"]);
+        assert!(
+            refused.code == Some(3) && refused.stderr.contains("damaged: "),
+            "{what}: {refused:?}"
+        );
+        assert_eq!(shell.read("out/runs.csv"), runs, "{what}");
+    }
+    std::fs::write(&journal, &sound).expect("it can be written");
+    ends(&run(&shell, &["export", "out"]), 0);
+}
