@@ -232,7 +232,8 @@ impl Context {
     /// Takes back the directory of a call whose processes are gone.
     pub(crate) fn return_scratch(&self, mut scratch: ScratchDir) {
         let mut spare = self.spare_scratch.borrow_mut();
-        if spare.len() < self.config.max_workers && scratch.is_pristine() {
+        let is_ours = scratch.is_in(&self.scratch.borrow());
+        if is_ours && spare.len() < self.config.max_workers && scratch.is_pristine() {
             spare.push(scratch);
         } else {
             self.remove_scratch(scratch);

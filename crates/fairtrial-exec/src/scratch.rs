@@ -137,6 +137,12 @@ impl Drop for Root {
 }
 
 impl ScratchDir {
+    /// Whether it is below this root, and not below one from which that took over.
+    #[must_use]
+    pub fn is_in(&self, root: &ScratchRoot) -> bool {
+        Arc::ptr_eq(&self.root, &root.root)
+    }
+
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -310,6 +310,7 @@ mod tests {
 
     fn end() -> End {
         End {
+            host_memory: false,
             status: 0,
             at_ns: 0,
             user_ns: 0,

@@ -152,10 +152,12 @@ impl Pool {
 
     /// The host ran out of memory: what the call comes to when no other takes any counts.
     fn run_without_others(&mut self, mut dispatch: Dispatch) {
-        log::warn!(
-            target: ADVICE,
-            "the host ran out of memory and ended a call: it is run again without others"
-        );
+        if !std::mem::replace(&mut self.memory_ran_out, true) {
+            log::warn!(
+                target: ADVICE,
+                "the host ran out of memory and ended a call: such calls are run again, each without others"
+            );
+        }
         dispatch.wants_all_memory = true;
         dispatch.queue_deadline = None; // it has had its turn
         let lane = self.lane(&dispatch);

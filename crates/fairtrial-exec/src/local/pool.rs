@@ -90,6 +90,8 @@ pub(crate) struct Pool {
     pub(super) unwanted: HashSet<CallId>,
     /// The call that has a processor to itself.
     pub(super) alone: Option<CallId>,
+    /// It has been told that the host has too little memory for all calls at once.
+    pub(super) memory_ran_out: bool,
     /// The call beside which no other runs.
     pub(super) only: Option<CallId>,
     /// It has been told that calls count processor time while there are more slots than processors.
@@ -162,6 +164,7 @@ impl Pool {
             unwanted: HashSet::new(),
             alone: None,
             only: None,
+            memory_ran_out: false,
             crowded: false,
             numbers: 0,
             generation: 0,

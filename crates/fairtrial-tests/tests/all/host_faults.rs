@@ -2,7 +2,7 @@
 //! tries that would mend it.
 
 use fairtrial_exec::{Call, EngineError, Level, Sandbox, Verdict};
-use fairtrial_tests::{Gate, Story, json};
+use fairtrial_tests::{Gate, Shell, Story, json, note};
 use serde_json::json as j;
 
 use crate::process::{script, with_python};
@@ -106,6 +106,66 @@ async fn calls_go_on_when_the_scratch_root_is_removed_moved_or_replaced() {
             story.end().await;
         }
     }
+}
+
+/// A control group for memory below this process's own, removed when dropped.
+struct Bound(std::path::PathBuf);
+
+impl Bound {
+    /// With so much memory; `None` where none can be made.
+    fn new(bytes: u64) -> Option<Self> {
+        let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+        let own = own.lines().find_map(|line| line.split_once(":memory:"))?.1;
+        let own = format!("/sys/fs/cgroup/memory{}", own.trim_end_matches('/'));
+        let group = format!("{own}/fairtrial-test-{}", std::process::id());
+        std::fs::create_dir(&group).ok()?;
+        let bound = Self(group.into());
+        std::fs::write(bound.0.join("memory.limit_in_bytes"), bytes.to_string()).ok()?;
+        Some(bound)
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let removed = (0..100).any(|_| {
+            let removed = std::fs::remove_dir(&self.0).is_ok();
+            if !removed {
+                std::thread::sleep(std::time::Duration::from_millis(20)); // a zombie in it is reaped soon
+            }
+            removed
+        });
+        assert!(
+            removed || std::thread::panicking(),
+            "somebody is left in it"
+        );
+    }
+}
+
+/// FA-7: together they need twice what there is, each alone a third of it.
+#[test]
+fn innocents_that_the_kernel_ended_for_want_of_memory_are_run_again_and_get_their_verdict() {
+    let Some(bound) = Bound::new(420 << 20) else {
+        return note("skipped: no control group for memory (version 1) can be made");
+    };
+    let shell = Shell::new();
+    let source = "import time\ndef f(x):\n    block = bytearray(b'x') * (150 << 20)\n    time.sleep(0.3)\n    \
+                  return [x, len(block)]\n";
+    let call = |n: u32| {
+        j!({"source": source, "function": "f", "args": [n], "timeout_s": 60, "sandbox": "limits",
+            "limits": {"memory_bytes": 400 << 20}})
+    };
+    shell.write_lines("calls.jsonl", &(0..8).map(call).collect::<Vec<_>>());
+    let enter = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", bound.0.display());
+    let run = shell.fairtrial(["batch", "calls.jsonl", "-j", "6"]);
+    let run = run.under_all(&["sh", "-c", &enter, "host"]).run();
+    let records = run.stdout.lines().map(|line| serde_json::from_str(line));
+    let records: Vec<serde_json::Value> = records.map(|record| record.expect("JSON")).collect();
+    assert_eq!(records.len(), 8, "{}", run.stderr);
+    for (n, record) in records.iter().enumerate() {
+        assert_eq!(record["verdict"], "ok", "{record}: {}", run.stderr);
+        assert_eq!(record["value"], j!([n, 150 << 20]));
+    }
+    assert!(run.stderr.contains("ran out of memory"), "{}", run.stderr);
 }
 
 /// FA-11, FA-12: what has no room beside others waits for their end.

@@ -228,8 +228,8 @@ const INNOCENTS: usize = 12;
 fn calls(level: &str) -> String {
     let limits = j!({"memory_bytes": 256 << 20, "processes": 64, "file_bytes": 64 << 20, "output_bytes": 4 << 20});
     let sandbox = match level {
-        "strict" => "strict,scratch=64M",
-        other => other,
+        "strict" => j!({"level": "strict", "scratch_bytes": 64 << 20}),
+        other => j!(other),
     };
     let call = |id: &str, source: String, arguments: Json| {
         let timeout = if id.starts_with("innocent") { 60 } else { 10 };
