@@ -98,7 +98,13 @@ class Metrics:
 
 @dataclass(frozen=True)
 class FirstRun:
-    """What a call came to beside others, before it was tried alone."""
+    """The verdict and metrics of a timeout beside other work, before the call was run again alone.
+
+    >>> import fairtrial as ft
+    >>> outcome = ft.run(ft.Call(source="def f(): return 1", function="f", timeout_s=ft.CpuTime(60)))
+    >>> outcome.tried_alone is None  # the first run's verdict was not in doubt
+    True
+    """
 
     verdict: str
     metrics: Metrics

@@ -462,7 +462,10 @@ def test_ctrl_c_is_raised_after_all_is_recorded(study, program, tmp_path):
     (tmp_path / "again").touch()
     assert program(text).stdout == "{'success': 4}\n"
     attempts = [row["status"] for row in rows(tmp_path / "out" / "attempts.csv")]
-    assert sorted(attempts) == ["cancelled", "skipped"] + 4 * ["success"]  # one ran, the fourth waited
+    attempts = sorted(attempts)
+    if "skipped" in attempts:  # the fourth had begun to wait
+        attempts.remove("skipped")
+    assert attempts == ["cancelled"] + 4 * ["success"]
 
 
 # -- as DRE does
