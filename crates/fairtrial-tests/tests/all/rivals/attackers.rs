@@ -1,0 +1,275 @@
+//! Programs that attack what calls share, and the honest one beside them.
+
+/// Uses what calls share: a thread, a pipe, a program, a file of its own, some memory and some processor time.
+pub(super) const INNOCENT: &str = r#"
+import os, subprocess, threading
+def f(x):
+    read, write = os.pipe()
+    thread = threading.Thread(target=os.write, args=(write, b"through the pipe"))
+    thread.start()
+    thread.join()
+    assert os.read(read, 100) == b"through the pipe"
+    with open("own", "w") as own:
+        own.write("x" * 10000)
+    assert subprocess.run(["true"]).returncode == 0
+    block = bytearray(b"y") * (4 << 20)
+    total = 0
+    for n in range(200_000):
+        total += n
+    return [x, len(block)]
+"#;
+
+/// What attackers have in common. Each ends by itself after some seconds, or at its limits.
+pub(super) const PRELUDE: &str = r#"
+import array, ctypes, fcntl, os, resource, signal, socket, struct, sys, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+END = time.monotonic() + 4
+def others():
+    own = {os.getpid()}
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) not in own]
+def until_end(step, pause=0.001):
+    while time.monotonic() < END:
+        try:
+            step()
+        except (OSError, ValueError, OverflowError):
+            pass
+        time.sleep(pause)
+def each(act):
+    def step():
+        for pid in others():
+            try:
+                act(pid)
+            except (OSError, ValueError):
+                pass
+    until_end(step)
+    return "tried"
+"#;
+
+/// An attacker: its name and its function `f`.
+pub(super) const ATTACKERS: &[(&str, &str)] = &[
+    (
+        "limits of others",
+        r#"
+def f():
+    def act(pid):
+        for what in (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_AS):
+            try:
+                resource.prlimit(pid, what, (0, 0))
+            except (OSError, ValueError):
+                pass
+    return each(act)
+"#,
+    ),
+    (
+        "scheduling of others",
+        r#"
+def f():
+    def act(pid):
+        for way in (lambda: os.setpriority(os.PRIO_PROCESS, pid, 19),
+                    lambda: os.sched_setaffinity(pid, {min(os.sched_getaffinity(0))}),
+                    lambda: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))):
+            try:
+                way()
+            except OSError:
+                pass
+    return each(act)
+"#,
+    ),
+    (
+        "signals to others",
+        r#"
+def f():
+    def act(pid):
+        for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGXCPU):
+            try:
+                os.kill(pid, number)
+            except OSError:
+                pass
+    return each(act)
+"#,
+    ),
+    (
+        "descriptors in flight",
+        r#"
+def f():
+    held = []
+    def fill():
+        left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        held.append((left, right))
+        left.setblocking(False)
+        numbers = array.array("i", [0] * 200)
+        while True:
+            left.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)])
+    until_end(fill)
+    return len(held)
+"#,
+    ),
+    (
+        "pipe pages",
+        r#"
+def f():
+    held = []
+    def fill():
+        read, write = os.pipe()
+        held.append((read, write))
+        fcntl.fcntl(write, 1031, 1 << 20)  # F_SETPIPE_SZ
+    until_end(fill)
+    return len(held)
+"#,
+    ),
+    (
+        "pending signals",
+        r#"
+def f():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGRTMIN})
+    libc.sigqueue.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
+    until_end(lambda: [libc.sigqueue(os.getpid(), signal.SIGRTMIN, None) for _ in range(10000)])
+    return "tried"
+"#,
+    ),
+    (
+        "inotify",
+        r#"
+def f():
+    held = []
+    until_end(lambda: held.append(libc.inotify_init()))
+    return len(held)
+"#,
+    ),
+    (
+        "message queues and shared memory",
+        r#"
+def f():
+    def fill():
+        libc.shmget(0, 4096, 0o1600)
+        libc.msgget(0, 0o1600)
+        libc.semget(0, 1, 0o1600)
+    made = 0
+    for _ in range(200):
+        fill()
+        made += 1
+    return made
+"#,
+    ),
+    (
+        "keys",
+        r#"
+def f():
+    for n in range(300):
+        libc.syscall(248, b"user", b"key%d" % n, b"x" * 50, 50, -3)  # add_key
+    return "tried"
+"#,
+    ),
+    (
+        "timers",
+        r#"
+def f():
+    timer = ctypes.c_void_p()
+    until_end(lambda: [libc.timer_create(0, None, ctypes.byref(timer)) for _ in range(10000)])
+    return "tried"
+"#,
+    ),
+    (
+        "namespaces",
+        r#"
+def f():
+    def unshare():
+        if os.fork() == 0:
+            libc.unshare(0x10000000)  # CLONE_NEWUSER
+            time.sleep(30)
+            os._exit(0)
+    until_end(unshare, 0)
+    return "tried"
+"#,
+    ),
+    (
+        "locked memory",
+        r#"
+def f():
+    held = []
+    def lock():
+        block = bytearray(1 << 20)
+        held.append(block)
+        if libc.mlock(ctypes.byref(ctypes.c_char.from_buffer(block)), ctypes.c_size_t(len(block))):
+            time.sleep(0.01)
+    until_end(lock)
+    return len(held)
+"#,
+    ),
+    (
+        "asynchronous input and output",
+        r#"
+def f():
+    def set_up():
+        context = ctypes.c_ulong(0)
+        libc.syscall(206, 4096, ctypes.byref(context))  # io_setup
+    until_end(set_up)
+    return "tried"
+"#,
+    ),
+    (
+        "terminals",
+        r#"
+def f():
+    held = []
+    until_end(lambda: held.append(os.openpty()))
+    return len(held)
+"#,
+    ),
+    (
+        "leases",
+        r#"
+def f():
+    held = []
+    for name in ("/usr/bin/true", "/bin/sh", "/etc/passwd", os.__file__):
+        held.append(os.open(name, os.O_RDONLY))
+    def lease():
+        for file in held:
+            for kind in (fcntl.F_WRLCK, fcntl.F_RDLCK):
+                try:
+                    fcntl.fcntl(file, 1024, kind)  # F_SETLEASE
+                except OSError:
+                    pass
+    until_end(lease)
+    return "tried"
+"#,
+    ),
+    (
+        "processes",
+        r#"
+def f():
+    def fork():
+        if os.fork() == 0:
+            time.sleep(30)
+            os._exit(0)
+    until_end(fork, 0)
+    return "tried"
+"#,
+    ),
+    (
+        "output without end",
+        r#"
+def f():
+    while True:
+        os.write(1, b"x" * 65536)
+"#,
+    ),
+    (
+        "a full scratch directory",
+        r#"
+def f():
+    with open("big", "wb") as big:
+        while True:
+            big.write(b"x" * (1 << 20))
+"#,
+    ),
+    (
+        "memory",
+        r#"
+def f():
+    held = []
+    while True:
+        held.append(bytearray(b"x") * (8 << 20))
+"#,
+    ),
+];
