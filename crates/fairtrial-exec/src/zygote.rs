@@ -28,7 +28,7 @@ use crate::worker::pipes::Output;
 const BOOTSTRAP: &str = include_str!("../../../python/fairtrial/_shim/bootstrap.py");
 
 /// The shim's files in the order they are read: one source text.
-const SHIM: [&str; 9] = [
+const SHIM: [&str; 10] = [
     include_str!("../../../python/fairtrial/_shim/codec.py"),
     include_str!("../../../python/fairtrial/_shim/report.py"),
     include_str!("../../../python/fairtrial/_shim/restore.py"),
@@ -36,6 +36,7 @@ const SHIM: [&str; 9] = [
     include_str!("../../../python/fairtrial/_shim/fork.py"),
     include_str!("../../../python/fairtrial/_shim/pickles.py"),
     include_str!("../../../python/fairtrial/_shim/imports.py"),
+    include_str!("../../../python/fairtrial/_shim/preloads.py"),
     include_str!("../../../python/fairtrial/_shim/worker.py"),
     include_str!("../../../python/fairtrial/_shim/serve.py"),
 ];

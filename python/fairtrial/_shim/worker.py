@@ -68,7 +68,7 @@ _INITIALIZER_CAPTURE = 16 << 10
 class Worker:
     """Runs calls, one after the other, and answers each exactly once."""
 
-    def __init__(self, dump_signal, id_address, host, authkey=None):
+    def __init__(self, dump_signal, id_address, host, preloads, authkey=None):
         """Made in the zygote: each page that a worker need not write after the fork saves it a fault."""
         open_streams()
         here, there = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -86,6 +86,7 @@ class Worker:
         self.functions = Functions()
         self.initialized = None
         self.host = host
+        self.preloads = preloads
         self.authkey = authkey
         self.unmet = None  # why the worker is not where its host wants it
         self.home = None
@@ -106,6 +107,10 @@ class Worker:
         close(stderr)
         self.channel.socket.setblocking(True)
         _sigmask(_SIG_SETMASK, ())
+        try:
+            self.preloads.make_own()
+        except SetupFailed as error:
+            self.unmet = error
         numpy_random = _modules.get("numpy.random")
         if numpy_random is not None:
             # 128 bits, as four words: `seed()` takes eight times as long. `random` is reseeded by CPython itself.
@@ -302,6 +307,7 @@ class Worker:
             raise SetupFailed("FAIRTRIAL_SEED is not an integer: `%s`" % text) from None
         self.after_import.act("random", lambda random: random.seed(seed))
         self.after_import.act("numpy.random", lambda random: random.seed(seed % 2**32))
+        self.preloads.generators.seed(seed)
 
     def body(self, header, payload, start):
         """The encoded arguments: behind the header, or mapped privately from the descriptor that came along."""
