@@ -107,7 +107,7 @@ class Preloads(ShimCase):
     def test_the_zygote_says_which_descriptors_it_took_away(self):
         """FA-2"""
         zygote = self.preloading(holder="import os\nKEPT = os.dup2(os.open('/etc/passwd', os.O_RDONLY), 300)")
-        self.assertEqual(zygote.ready["closed_fds"]["300"], "/etc/passwd (preload `holder`)")
+        self.assertEqual(zygote.ready["closed_fds"][300], "/etc/passwd (preload `holder`)")
         self.assertEqual(len(zygote.ready["closed_fds"]), 2)
         self.assertEqual(self.zygote.ready["closed_fds"], {})
 

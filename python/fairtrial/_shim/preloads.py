@@ -84,7 +84,7 @@ class Preloads:
     def report(self):
         """What users are told of at the start of a worker."""
         told = sorted(self.closed.items())[:_MOST_TOLD]
-        return {str(number): target.encode("utf-8", "replace").decode() for number, target in told}
+        return {number: target.encode("utf-8", "replace").decode() for number, target in told}
 
     def find_generators(self):
         """Late: nothing is imported after it."""

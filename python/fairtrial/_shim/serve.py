@@ -50,6 +50,7 @@ def serve(engine, launcher):
     if _libc:
         _unbuffer_c_stdout()
     worker = Worker(configure.get("signal"), id_address, host, preloads, configure.get("authkey"))
+    worker.take_logging(configure.get("logging"))
     _os.write(launcher, _NUMBER_AND_PID.pack(0, getpid()))
     version = "%d.%d.%d" % _sys.version_info[:3]
     ready = {"version": version, "threads": threads, "pid": getpid(), "paths": _places()}

@@ -88,6 +88,8 @@ class Worker:
         self.host = host
         self.preloads = preloads
         self.authkey = authkey
+        self.source = None  # of the present call: its file name and text
+        self.after_import.act("multiprocessing.spawn", self.watch_spawning, lasting=True)
         self.unmet = None  # why the worker is not where its host wants it
         self.home = None
         self.running = False
@@ -133,6 +135,15 @@ class Worker:
         current.name = "FairtrialWorker-%d" % getpid()
         if self.authkey is not None:
             current.authkey = bytes.fromhex(self.authkey)
+
+    def take_logging(self, text):
+        """As a forked child has it of its parent: levels, and what the root writes to a standard stream."""
+        if text:
+            terms = _load_header(bytes.fromhex(text))
+            self.after_import.act("logging", lambda logging: _set_up_logging(logging, *terms), lasting=True)
+
+    def watch_spawning(self, spawn):
+        watch_spawning(spawn, lambda: self.source)
 
     def rehearse(self):
         """While no call waits, in a worker forked ahead: each page that a call touches first after a fork is a fault,
@@ -333,6 +344,7 @@ class Worker:
         except BaseException as error:
             raise SetupFailed("cannot decode the arguments: %s" % summary(error)) from error
         self.know_source(filename, source)
+        self.source = filename, source
         code = self.compiled.get((filename, source))
         if code is None:
             code = compile(source, filename, "exec", 0, True)
@@ -350,7 +362,7 @@ class Worker:
         return _call(_find_function(module.__dict__, name, filename), args, kwargs)
 
     def call_pickled(self, header, payload, start):
-        self.home = None
+        self.home = self.source = None
         if not _pickle_functions:
             _load_pickle()  # now at the latest: the call's terms can change what is found
         self.set_up(header)
@@ -457,6 +469,20 @@ class Worker:
             return
         close(descriptor)
         self.channel.send(FILED, generation, _KIND_AND_SIZE.pack(kind, size))
+
+
+def _set_up_logging(logging, disabled, levels, handlers):
+    for name, level in levels:
+        logging.getLogger(name or None).setLevel(level)
+    logging.disable(disabled)
+    if logging.getLogger().handlers:
+        return  # those of a preload
+    for stream, level, form in handlers:
+        handler = logging.StreamHandler(getattr(_sys, stream))
+        handler.setLevel(level)
+        if form is not None:
+            handler.setFormatter(logging.Formatter(*form))
+        logging.getLogger().addHandler(handler)
 
 
 def _find_function(names, name, filename):
