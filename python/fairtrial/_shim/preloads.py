@@ -259,7 +259,8 @@ class Generators:
         global_state = getattr(_modules.get("numpy.random.mtrand"), "_rand", None)
         known = {id(getattr(random, "_inst", None)), id(global_state)}
         known.add(id(getattr(global_state, "_bit_generator", None)))
-        wanted = [(getattr(random, "Random", ()), plain)]
+        # A SystemRandom has no state: it is not collected.
+        wanted = [(getattr(random, "SystemRandom", ()), None), (getattr(random, "Random", ()), plain)]
         wanted += [(getattr(numpy, "BitGenerator", ()), bits), (getattr(numpy, "RandomState", ()), states)]
         lists = {}  # by type: most objects are of few
         for each in objects:

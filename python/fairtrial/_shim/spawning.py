@@ -64,21 +64,23 @@ if "text" in globals():
 '''
 
 
-def watch_spawning(spawn, describe):
-    """`spawn` is the module; `describe` gives file name and source of the present call, or None."""
+def watch_spawning(spawn, worker):
+    """`spawn` is the module; the worker knows what its present call consists of."""
     names = {}
     exec(compile(_SPAWNING, "<fairtrial>", "exec"), names)
 
     def given():
-        source = describe()
-        functions = _pickled_main() if source is None else []
-        return {"text": _SPAWNING, "path": list(_sys.path), "source": source, "functions": functions}
+        functions = _pickled_main(worker.function) if worker.source is None else []
+        return {"text": _SPAWNING, "path": list(_sys.path), "source": worker.source, "functions": functions}
 
     names["hand_on"](spawn, given)
 
 
-def _pickled_main():
+def _pickled_main(function):
     """What the host's functions brought to `__main__`: in one piece, or else each thing that can be pickled."""
+    names = getattr(function, "__globals__", _main)
+    if names is not _main and names.get("__name__") == "__main__":  # those that it refers to came with it
+        _main.update((name, value) for name, value in names.items() if not name.startswith("__"))
     try:
         from cloudpickle import dumps
     except ImportError:

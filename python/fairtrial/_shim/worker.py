@@ -88,7 +88,7 @@ class Worker:
         self.host = host
         self.preloads = preloads
         self.authkey = authkey
-        self.source = None  # of the present call: its file name and text
+        self.source = self.function = None  # of the present call: its file name and text, or what it calls
         self.after_import.act("multiprocessing.spawn", self.watch_spawning, lasting=True)
         self.unmet = None  # why the worker is not where its host wants it
         self.home = None
@@ -143,7 +143,7 @@ class Worker:
             self.after_import.act("logging", lambda logging: _set_up_logging(logging, *terms), lasting=True)
 
     def watch_spawning(self, spawn):
-        watch_spawning(spawn, lambda: self.source)
+        watch_spawning(spawn, self)
 
     def rehearse(self):
         """While no call waits, in a worker forked ahead: each page that a call touches first after a fork is a fault,
@@ -370,7 +370,11 @@ class Worker:
         if self.initialized:
             _main.update(self.initialized)
         self.running = True
-        return _call(function, args, kwargs)
+        self.function = function
+        try:
+            return _call(function, args, kwargs)
+        finally:
+            self.function = None
 
     def unpickle(self, header, payload, start, what):
         loads = _pickle_functions["loads"]

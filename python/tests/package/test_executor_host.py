@@ -140,22 +140,29 @@ def test_a_call_may_start_new_interpreters_that_find_its_functions(program):
         import multiprocessing
         import fairtrial as ft
 
-        OFFSET = 10
+        OFFSETS = [10]  # a list: what refers to one goes by `cloudpickle`
 
         def square(x):
-            return x * x + OFFSET
+            return x * x
 
-        def work(kind):
+        def moved(x):
+            return x * x + OFFSETS[0]
+
+        def plain(kind):
             with multiprocessing.get_context(kind).Pool(2) as pool:
                 return pool.map_async(square, range(3)).get(60)
 
+        def by_cloudpickle(kind):
+            with multiprocessing.get_context(kind).Pool(2) as pool:
+                return pool.map_async(moved, range(3)).get(60)
+
         with ft.Executor(1) as executor:
             for kind in ("fork", "spawn", "forkserver"):
-                print(executor.submit(work, kind).result())
+                print(executor.submit(plain, kind).result(), executor.submit(by_cloudpickle, kind).result())
         """
     )
     assert ended.stderr == ""
-    assert ended.stdout.splitlines() == ["[10, 11, 14]"] * 3
+    assert ended.stdout.splitlines() == ["[0, 1, 4] [10, 11, 14]"] * 3
 
 
 def test_the_registry_of_what_travels_by_value_does_not_grow(program):

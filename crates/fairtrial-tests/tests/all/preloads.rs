@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use fairtrial_exec::{Call, Event, Isolation, Level, Sandbox, Verdict};
 use fairtrial_tests::{Story, json};
+use rustix::io::Errno;
 use serde_json::{Value as Json, json as j};
 
 const LEVELS: [Level; 3] = [Level::None, Level::Limits, Level::Strict];
@@ -53,7 +54,8 @@ def f():
         errno_of(lambda: os.pwrite(501, b'overwritten', 0)),
     ]
 ";
-    let refused = j!([libc::ENOTDIR, libc::ENOTDIR, libc::EBADF, libc::EBADF]);
+    let (no_directory, bad) = (Errno::NOTDIR.raw_os_error(), Errno::BADF.raw_os_error());
+    let refused = j!([no_directory, no_directory, bad, bad]);
     for level in LEVELS {
         let mut call = preloading(&story, level, "holder", &holder, source);
         let mut found = values(&story, &call).await;
