@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 
 # In the order in which `zygote.rs` joins their texts.
-PARTS = ("codec", "report", "restore", "frames", "fork", "pickles", "imports", "worker", "serve")
+PARTS = "codec report restore frames fork pickles imports preloads spawning worker serve".split()
 
 
 @lru_cache

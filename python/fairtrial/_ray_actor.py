@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _engine
+from ._ray_workers import Started
 from .backends import LocalBackend
 from .futures import Future
 
 BRIEF_S = 0.05  # a call that runs for longer is told of while it runs, and not only with its end
 
-Worker = tuple[str, int, "int | None", "str | None"]  # its name, its process, its zygote's threads; why it ended
+Worker = tuple[Started, "str | None"]  # and why it ended
 Reply = tuple[str, bytes, list[bytes], "Worker | None"]
 News = tuple[Any, ...]
 

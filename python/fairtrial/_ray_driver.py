@@ -174,7 +174,7 @@ class Driver:
         task = self.table.returned(call, attempt)
         kind, envelope, beside, worker = ("lost", b"", [], None) if error is not None else future.result()
         if worker is not None:
-            self._worker_served(name, task, worker)
+            self._worker_served(name, task, *worker)
         self._tell_exits(self.workers.heard_of((call, attempt)))
         if task is None:
             return  # an older attempt's
@@ -223,11 +223,10 @@ class Driver:
 
     # -- workers
 
-    def _worker_served(self, name: str, task: Task | None, worker: tuple[str, int, int | None, str | None]) -> None:
+    def _worker_served(self, name: str, task: Task | None, worker: Started, exit_reason: str | None) -> None:
         """A call is over. If it was an older attempt's, only the end of who was told of is told."""
-        exit_reason = worker[3]
         if task is not None:
-            self._tell_began(name, task, worker[:3])
+            self._tell_began(name, task, worker)
         if exit_reason is not None:
             self._tell_exits(self.workers.exited(worker[0], exit_reason))
 

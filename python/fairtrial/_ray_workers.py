@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 Attempt = tuple[int, int]  # a call, and which try of it
-Started = tuple[str, int, "int | None"]  # a worker: its name, its process, its zygote's threads
+# A worker: its name, its process, its zygote's threads, and the descriptors of preloads that it does not have.
+Started = tuple[str, int, "int | None", dict[int, str]]
 Exit = tuple[str, str]  # a worker's name, and why it ended
 
 

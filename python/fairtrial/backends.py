@@ -6,7 +6,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from . import _engine, _lifetime
@@ -52,6 +52,7 @@ class Event:
     pid: int | None = None
     reason: str | None = None
     zygote_threads: int | None = None
+    closed_fds: dict[int, str] | None = field(default=None, hash=False)
     level: str | None = None
     mechanism: str | None = None
 

@@ -28,6 +28,7 @@ from ._checks import (
     refuse_unknown,
 )
 from ._interrupts import is_interrupt
+from ._logging import HostLogging
 from .backends import engine_options
 from .calls import DEFAULT_CAPTURE_BYTES, CpuTime, Limits, as_limits, as_sandbox, check_timeout, engine_terms
 from .errors import is_ctrl_c
@@ -82,6 +83,7 @@ class Executor(concurrent.futures.Executor):
         self._terms = _Terms(
             **_checked(given),
             python=_check_python(python),
+            logging=HostLogging(),
             initializer=None if initializer is None else _pickling.body((initializer, arguments, {})),
         )
         self._terms.made()  # the engine's objections are raised here
@@ -239,12 +241,13 @@ class _Terms:
         self.cwd: str | None = None
         self.capture_bytes = DEFAULT_CAPTURE_BYTES
         self.echo: bool = terms["echo"]
-        self._made: tuple[list[str], list[str], _engine.Terms] | None = None
+        self._made: tuple[list[str], list[str], str | None, _engine.Terms] | None = None
 
-    def made(self) -> _engine.Terms:
+    def made(self, for_submission: bool = False) -> _engine.Terms:
         """The engine's form: made anew when `sys.path` or `sys.argv` changed, for workers have the host's."""
         argv = getattr(sys, "argv", [])
-        if self._made is None or self._made[0] != sys.path or self._made[1] != argv:
+        logging = self.given["logging"].text(for_submission)
+        if self._made is None or self._made[:3] != (sys.path, argv, logging):
             given = self.given
             env = dict(os.environ) if given["env"] == "inherit" else given["env"]
             python = {
@@ -254,14 +257,14 @@ class _Terms:
                 "preload": [*given["preload"], *(["cloudpickle"] if self.isolation == "fresh" else [])],
                 "isolation": self.isolation,
                 "result": given["result"],
-                "host": of_host(given["initializer"]),
+                "host": of_host(given["initializer"], logging),
             }
             made = _engine.Terms.pickled(engine_terms(self, env), python)
-            self._made = list(sys.path), list(argv), made  # at once: other threads look at it
-        return self._made[2]
+            self._made = list(sys.path), list(argv), logging, made  # at once: other threads look at it
+        return self._made[3]
 
 
-def of_host(initializer: bytes | None = None) -> dict[str, Any]:
+def of_host(initializer: bytes | None = None, logging: str | None = None) -> dict[str, Any]:
     """What workers that run the host's own functions get of it."""
     here = _cwd()
     return {
@@ -269,6 +272,7 @@ def of_host(initializer: bytes | None = None) -> dict[str, Any]:
         "argv": list(getattr(sys, "argv", [])),
         "faulthandler": os.environ.get("PYTHONFAULTHANDLER") != "0",
         "authkey": current_process().authkey.hex(),
+        "logging": logging,
         "initializer": initializer,
     }
 
@@ -309,7 +313,8 @@ class _Pool:
         if _lifetime.lifetime.ending:
             raise RuntimeError("cannot schedule new futures after interpreter shutdown")
         try:
-            pending = _pickling.submit(self.engine, terms.made(), work, self.echo.tap if terms.echo else None)
+            made = terms.made(for_submission=True)
+            pending = _pickling.submit(self.engine, made, work, self.echo.tap if terms.echo else None)
         except _engine.EngineError:
             if shared.error is not None:
                 raise BrokenProcessPool(*shared.error.args) from None

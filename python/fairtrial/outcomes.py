@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
 import signal as _signal
 import threading
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from . import _engine, _values
 from ._interrupts import is_interrupt
+from ._shim import codec as _codec
 
 
 @dataclass(frozen=True)
@@ -241,6 +245,49 @@ class Outcome:
         """
         found: FirstRun | None = self._get("tried_alone")
         return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as plain data for `json.dumps`: what `fairtrial exec --json` prints, with `call_id` as `id`.
+
+        A value that is plain data has its JSON form; any other, and a pickle that was not opened, is `{"$pickle": …}`.
+
+        >>> import fairtrial as ft
+        >>> outcome = ft.run(ft.Call(source="def f(): return (1, 2)", function="f"))
+        >>> outcome.to_dict()["value"], outcome.to_dict()["exit"]
+        ({'$tuple': [1, 2]}, None)
+        """
+        ended: dict[str, Any] | None = None
+        if self.exit is not None:
+            ended = asdict(self.exit)
+            if ended["killed_by"] is None:
+                del ended["killed_by"]
+        return {
+            "id": self.call_id,
+            "verdict": self.verdict,
+            "value": self._value_as_json(),
+            "error": None if self.error is None else asdict(self.error),
+            "exit": ended,
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "dropped": self.dropped,
+            "metrics": asdict(self.metrics),
+            "in_force": copy.deepcopy(self.in_force),
+            "tried_alone": None if self.tried_alone is None else asdict(self.tried_alone),
+        }
+
+    def _value_as_json(self) -> Any:
+        with self._lock:
+            if self._closed:
+                format, body = self._take()
+                return json.loads(_engine.value_json(format, bytes(body)))
+            value = self.unpickle()
+        if value is None:
+            return None
+        try:
+            format, body = "data", b"".join(_codec.encode(value))
+        except _codec.Unencodable:
+            format, body = "pickle", _values.pickle_body(pickle.dumps(value, 5))
+        return json.loads(_engine.value_json(format, body))
 
     @property
     def _exception(self) -> bytes | None:

@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 
 SHIM_FILES = Path(__file__).resolve().parent.parent / "fairtrial" / "_shim"
-PARTS = tuple(part + ".py" for part in "codec report restore frames fork pickles imports worker serve".split())
+NAMES = "codec report restore frames fork pickles imports preloads spawning worker serve"
+PARTS = tuple(part + ".py" for part in NAMES.split())
 HEADER = struct.Struct("<2sBBIQ")
 SHIM, CONFIGURE, CALL, FILE, INITIALIZE = 1, 2, 3, 4, 6
 READY, ACK, RUN, NEED, VALUE, ERROR, FILED = 17, 18, 19, 20, 21, 22, 23

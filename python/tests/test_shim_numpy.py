@@ -8,6 +8,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from shim_case import dedent  # noqa: E402
 from shim_harness import (  # noqa: E402
     ACK,
     FILED,
@@ -53,6 +54,34 @@ class Numpy(unittest.TestCase):
             self.assertEqual(len({zygote.worker().source(source).value for _ in range(3)}), 3)
             seeded = {zygote.worker().source(source, env={"FAIRTRIAL_SEED": str(2**40 + 3)}).value for _ in range(3)}
             self.assertEqual(len(seeded), 1)
+
+    def test_generators_of_a_preload_draw_other_numbers_in_each_worker(self):
+        """FA-4"""
+        text = """
+        from numpy import random
+        HELD = {"default": random.default_rng(5), "old": random.RandomState(5)}
+        HELD["old"].standard_normal()  # the other one of the pair is waiting
+        BITS = [kind(5) for kind in (random.MT19937, random.Philox, random.SFC64)]
+        """
+        source = """
+        from numpy import random
+        from drawn import BITS, HELD
+        def f():
+            drawn = [HELD["default"].random(), HELD["default"].spawn(1)[0].random(), HELD["old"].standard_normal()]
+            return tuple(float(n) for n in drawn + [random.Generator(bits).random() for bits in BITS])
+        """
+        with tempfile.TemporaryDirectory() as directory:
+            Path(directory, "drawn.py").write_text(dedent(text))
+            zygote = Zygote(self.python, ["drawn"], {"PYTHONPATH": directory})
+            self.addCleanup(zygote.end)
+            again = Zygote(self.python, ["drawn"], {"PYTHONPATH": directory})
+            self.addCleanup(again.end)
+        drawn = [zygote.worker().source(dedent(source)).value for _ in range(3)]
+        self.assertEqual(len(set(sum(drawn, ()))), 18, drawn)
+        env = {"FAIRTRIAL_SEED": str(-(2**70))}
+        seeded = [one.worker().source(dedent(source), env=env).value for one in (zygote, zygote, again)]
+        self.assertEqual(len(set(seeded)), 1, seeded)
+        self.assertEqual(len(set(seeded[0])), 6, seeded)
 
     def test_arrays_travel_as_data_and_the_shim_does_not_import_numpy(self):
         """EX-65, EX-68"""

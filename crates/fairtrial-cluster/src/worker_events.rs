@@ -1,6 +1,9 @@
 //! What an engine tells of its workers, as events of a queue (CL-61), and back again for those who listen. Pure.
 
+use std::collections::BTreeMap;
+
 use fairtrial_exec::{Event, Exit, ExitReason};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use crate::envelope::known;
@@ -13,7 +16,13 @@ pub(crate) fn to_queue(event: &Event, agent: &str) -> Option<NewEvent> {
             worker_id,
             pid,
             zygote_threads,
-        } => json!({"worker_id": worker_id, "pid": pid, "zygote_threads": zygote_threads}),
+            closed_fds,
+        } => json!({
+            "worker_id": worker_id,
+            "pid": pid,
+            "zygote_threads": zygote_threads,
+            "closed_fds": closed_fds,
+        }),
         Event::WorkerExit {
             worker_id,
             reason,
@@ -60,6 +69,7 @@ pub(crate) fn from_queue(event: &NewEvent) -> Option<Event> {
             worker_id: text("worker_id")?,
             pid: number(&data["pid"])?,
             zygote_threads: number(&data["zygote_threads"]),
+            closed_fds: BTreeMap::deserialize(&data["closed_fds"]).unwrap_or_default(),
         },
         "worker_exit" => Event::WorkerExit {
             worker_id: text("worker_id")?,
@@ -105,11 +115,13 @@ mod tests {
                 worker_id: "w".into(),
                 pid: 7,
                 zygote_threads: Some(3),
+                closed_fds: BTreeMap::from([(5, "/etc/passwd".into())]),
             },
             Event::WorkerStart {
                 worker_id: "w".into(),
                 pid: 7,
                 zygote_threads: None,
+                closed_fds: BTreeMap::new(),
             },
             exit(ExitReason::CallDone, Some(Exit::Code(0))),
             exit(ExitReason::AfterError, Some(Exit::Signal(9))),

@@ -188,6 +188,8 @@ pub struct HostTerms {
     pub faulthandler: bool,
     /// The key of `multiprocessing`'s connections, in hexadecimal, so that workers can use the host's managers.
     pub authkey: Option<String>,
+    /// How the host's `logging` is set up, for the shim to read; none where it is as Python starts with it.
+    pub logging: Option<String>,
     /// A pickled callable with its arguments (laid out as [`PickledWork::body`]), run before a worker's first call.
     pub initializer: Option<Vec<u8>>,
 }

@@ -3,7 +3,6 @@
 //! Decides nothing: the pool does.
 
 use std::cell::{Cell, RefCell};
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -25,6 +24,7 @@ use crate::protocol::launcher::Step;
 use crate::sandbox::Means;
 use crate::scratch::{ScratchDir, ScratchRoot};
 use crate::spill::{SpillDir, SpillPolicy};
+use crate::zygote::Warm;
 
 /// How a call is answered for.
 pub type Answer = Result<Outcome, EngineError>;
@@ -127,11 +127,7 @@ pub(crate) enum PoolNews {
         stale_frames: u64,
     },
     /// A zygote is warm.
-    ZygoteReady {
-        zygote: u64,
-        threads: u32,
-        paths: Vec<PathBuf>,
-    },
+    ZygoteReady { zygote: u64, warm: Warm },
     /// A zygote is gone, or never was.
     ZygoteGone { zygote: u64, why: ZygoteEnd },
     /// The launcher is gone.

@@ -1,5 +1,7 @@
 //! The one event stream. Owns what can be told; who listens is `observers.rs`'s business.
 
+use std::collections::BTreeMap;
+
 use crate::sandbox::Level;
 use crate::verdict::Verdict;
 
@@ -38,6 +40,8 @@ pub enum Event {
         /// Threads its zygote had after preloading: more than one can make a fork hang.
         /// `None` for a command, or if the zygote has ended meanwhile.
         zygote_threads: Option<u32>,
+        /// Descriptors that preloads hold and that are not open in this worker: their numbers and targets. At most 100.
+        closed_fds: BTreeMap<u32, String>,
     },
     /// A worker process is gone.
     WorkerExit {

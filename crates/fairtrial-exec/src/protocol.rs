@@ -22,8 +22,10 @@
 //! interpreter, a marshalled list), then `Configure` (marshal: a dict with
 //! `preload`, a list of module names, and `signal`, the number of the stack-dump signal; with a host's terms also
 //! `sys_path` and `argv`, which replace the interpreter's own before anything is preloaded, and `faulthandler`, whether
-//! a crash writes its stack to stderr, and perhaps `authkey`, that of the host's `multiprocessing`). The zygote answers `Ready` (data codec: a dict with `version`, `threads`,
-//! `pid`) or `Error` (an error record, then it exits).
+//! a crash writes its stack to stderr, and perhaps `authkey`, that of the host's `multiprocessing`, and `logging`, its
+//! set-up of that module, marshalled, in hexadecimal). The zygote answers `Ready` (data codec: a dict with `version`,
+//! `threads`, `pid`, `paths`, where its packages are, and `closed_fds`, descriptors that preloads hold and workers do not
+//! have, by number) or `Error` (an error record, then it exits).
 //!
 //! The launcher asks for a worker by one packet, `<I`: the number of the request, carrying three descriptors (the
 //! worker's socket, stdout, stderr). The zygote answers `<Ii`: the number, and the worker's pid or a negative errno.

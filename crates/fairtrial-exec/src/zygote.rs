@@ -1,5 +1,6 @@
 //! Warm interpreters: which one serves which call, and the loop that waits for one to be warm.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use crate::worker::pipes::Output;
 const BOOTSTRAP: &str = include_str!("../../../python/fairtrial/_shim/bootstrap.py");
 
 /// The shim's files in the order they are read: one source text.
-const SHIM: [&str; 9] = [
+const SHIM: [&str; 11] = [
     include_str!("../../../python/fairtrial/_shim/codec.py"),
     include_str!("../../../python/fairtrial/_shim/report.py"),
     include_str!("../../../python/fairtrial/_shim/restore.py"),
@@ -36,6 +37,8 @@ const SHIM: [&str; 9] = [
     include_str!("../../../python/fairtrial/_shim/fork.py"),
     include_str!("../../../python/fairtrial/_shim/pickles.py"),
     include_str!("../../../python/fairtrial/_shim/imports.py"),
+    include_str!("../../../python/fairtrial/_shim/preloads.py"),
+    include_str!("../../../python/fairtrial/_shim/spawning.py"),
     include_str!("../../../python/fairtrial/_shim/worker.py"),
     include_str!("../../../python/fairtrial/_shim/serve.py"),
 ];
@@ -188,6 +191,10 @@ fn configure(key: &Key) -> Vec<u8> {
         Some(authkey) => configure.text("authkey", authkey),
         None => configure,
     };
+    let configure = match host.and_then(|host| host.logging.as_deref()) {
+        Some(logging) => configure.text("logging", logging),
+        None => configure,
+    };
     let configure = match host {
         Some(host) => configure
             .texts("sys_path", host.sys_path.iter())
@@ -309,15 +316,11 @@ impl Zygote {
         while let Ok(Some(frame)) = self.link.next() {
             match frame.header.kind {
                 Kind::Ready => {
-                    if let Some(Warm { threads, paths }) = Warm::read(&frame.payload) {
+                    if let Some(warm) = Warm::read(&frame.payload) {
                         self.ready = true;
                         self.ready_by = None;
                         let zygote = self.number;
-                        self.tell(PoolNews::ZygoteReady {
-                            zygote,
-                            threads,
-                            paths,
-                        });
+                        self.tell(PoolNews::ZygoteReady { zygote, warm });
                     }
                 }
                 Kind::Error => self.refused = read_refusal(&frame.payload).or(self.refused.take()),
@@ -334,9 +337,11 @@ impl Zygote {
 /// What a zygote says of itself when it is warm.
 #[derive(Debug)]
 pub(crate) struct Warm {
-    threads: u32,
+    pub(crate) threads: u32,
     /// Where its modules are.
-    paths: Vec<PathBuf>,
+    pub(crate) paths: Vec<PathBuf>,
+    /// Descriptors that its preloads hold and its workers do not have: their numbers and targets.
+    pub(crate) closed_fds: BTreeMap<u32, String>,
 }
 
 impl Warm {
@@ -346,9 +351,18 @@ impl Warm {
         let threads = threads.and_then(|n| u32::try_from(n).ok());
         let paths = record.get("paths").and_then(Value::as_list);
         let paths = paths.unwrap_or_default().iter().filter_map(Value::to_text);
+        let closed_fds = match record.get("closed_fds") {
+            Some(Value::Dict(pairs)) => pairs.as_slice(),
+            _ => &[],
+        };
+        let closed_fds = closed_fds.iter().filter_map(|(number, target)| {
+            let number = u32::try_from(number.as_i64()?).ok()?;
+            Some((number, target.to_text()?))
+        });
         Some(Self {
             threads: threads.unwrap_or(1),
             paths: paths.map(PathBuf::from).collect(),
+            closed_fds: closed_fds.collect(),
         })
     }
 }

@@ -177,8 +177,8 @@ impl Arrivals {
     }
 
     /// What goes back: its kind (`outcome`, `refused`, `error` or `failed`), the envelope, what goes beside it, and its
-    /// worker if it began: `(worker_id, pid, zygote_threads, exit)`, with why it ended if the call was its only one. Once,
-    /// after the call has ended.
+    /// worker if it began: `((worker_id, pid, zygote_threads, closed_fds), exit)`, with why it ended if the call was its
+    /// only one. Once, after the call has ended.
     fn reply<'py>(
         &self,
         py: Python<'py>,
@@ -203,9 +203,7 @@ impl Arrivals {
             let served = worker_id.and_then(|id| self.lookout.served(id, EXIT_PATIENCE));
             (reply, served)
         });
-        let worker = served.map(|((worker_id, pid, zygote_threads), exit)| {
-            (worker_id, pid, zygote_threads, exit.map(|why| why.name()))
-        });
+        let worker = served.map(|(started, exit)| (started, exit.map(|why| why.name())));
         let beside = pieces(py, &reply.beside)?;
         let envelope = PyBytes::new(py, &reply.envelope);
         (reply.kind, envelope, beside, worker).into_pyobject(py)
@@ -214,7 +212,7 @@ impl Arrivals {
 
 #[pymethods]
 impl Arrived {
-    /// Its worker, `(worker_id, pid, zygote_threads)`, once it has begun.
+    /// Its worker, `(worker_id, pid, zygote_threads, closed_fds)`, once it has begun.
     fn worker(&self) -> Option<Started> {
         self.lookout.started(self.begun.get()?)
     }

@@ -319,10 +319,12 @@ fn fields<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyDict>> {
             worker_id,
             pid,
             zygote_threads,
+            closed_fds,
         } => {
             fields.set_item("worker_id", worker_id)?;
             fields.set_item("pid", pid)?;
             fields.set_item("zygote_threads", zygote_threads)?;
+            fields.set_item("closed_fds", closed_fds)?;
         }
         Event::WorkerExit {
             worker_id, reason, ..

@@ -2,6 +2,7 @@
 //!
 //! Here is what the host asks and says; which call is carried where, it decides. Who waits is in `office.rs`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairtrial_cluster::envelope::{OutgoingBody, known};
@@ -159,17 +160,19 @@ impl Courier {
     }
 
     /// A worker exists that a call began on.
-    #[pyo3(signature = (worker_id, pid, zygote_threads))]
+    #[pyo3(signature = (worker_id, pid, zygote_threads, closed_fds))]
     fn worker_started(
         &self,
         worker_id: String,
         pid: u32,
         zygote_threads: Option<u32>,
+        closed_fds: BTreeMap<u32, String>,
     ) -> PyResult<()> {
         self.office.get()?.observers.tell(Event::WorkerStart {
             worker_id,
             pid,
             zygote_threads,
+            closed_fds,
         });
         Ok(())
     }

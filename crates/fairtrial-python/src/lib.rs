@@ -70,6 +70,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(study_run::run_study, module)?)?;
     module.add_function(wrap_pyfunction!(study_run::dre_caller, module)?)?;
     module.add_function(wrap_pyfunction!(terms::parse_size, module)?)?;
+    module.add_function(wrap_pyfunction!(outcome::value_json, module)?)?;
     module.add_function(wrap_pyfunction!(process::forked, module)?)?;
     module.add_function(wrap_pyfunction!(process::exiting, module)?)?;
     Ok(())

@@ -3,7 +3,7 @@
 //! The exit of a worker whose call was not replied to yet is kept for that reply, which tells of the worker at all. Other exits
 //! are news, which somebody is woken for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -11,8 +11,9 @@ use fairtrial_exec::{Event, ExitReason, Level};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// A worker as it is told of: its name, its process, and how many threads its zygote had.
-pub(crate) type Started = (String, u32, Option<u32>);
+/// A worker as it is told of: its name, its process, how many threads its zygote had, and the descriptors of preloads
+/// that it does not have.
+pub(crate) type Started = (String, u32, Option<u32>, BTreeMap<u32, String>);
 
 /// Keeps what was heard until it is asked for.
 #[derive(Default)]
@@ -31,8 +32,9 @@ struct State {
 
 #[derive(Default)]
 struct Worker {
-    /// Its pid and its zygote's threads, once they were heard of: calls begin on other threads than events are told on.
-    process: Option<(u32, Option<u32>)>,
+    /// Its pid and what is told of its zygote, once they were heard of: calls begin on other threads than events are told
+    /// on.
+    process: Option<(u32, Option<u32>, BTreeMap<u32, String>)>,
     has_begun: bool,
     /// It serves one call, whose reply waits for its exit.
     is_own: bool,
@@ -68,10 +70,11 @@ impl Lookout {
                 worker_id,
                 pid,
                 zygote_threads,
+                closed_fds,
             } => {
                 let mut state = self.lock();
                 let worker = state.workers.entry(worker_id.clone()).or_default();
-                worker.process = Some((*pid, *zygote_threads));
+                worker.process = Some((*pid, *zygote_threads, closed_fds.clone()));
                 false
             }
             Event::WorkerExit {
@@ -120,8 +123,8 @@ impl Lookout {
 
     /// A worker that a call began on, as far as it was heard of.
     pub(crate) fn started(&self, worker_id: &str) -> Option<Started> {
-        let (pid, threads) = self.lock().workers.get(worker_id)?.process?;
-        Some((worker_id.to_owned(), pid, threads))
+        let (pid, threads, closed_fds) = self.lock().workers.get(worker_id)?.process.clone()?;
+        Some((worker_id.to_owned(), pid, threads, closed_fds))
     }
 
     /// The worker of a call that is over; with its exit, if that was its last call. For one of a single call waits until that
@@ -143,13 +146,14 @@ impl Lookout {
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let worker = state.workers.get_mut(worker_id)?;
         worker.open = worker.open.saturating_sub(1);
-        let (process, exit) = (worker.process, worker.exit.filter(|_| worker.open == 0));
+        let process = worker.process.clone();
+        let exit = worker.exit.filter(|_| worker.open == 0);
         match exit {
             Some(_) => drop(state.workers.remove(worker_id)),
             None => worker.is_own = false,
         }
-        let (pid, threads) = process?;
-        Some(((worker_id.to_owned(), pid, threads), exit))
+        let (pid, threads, closed_fds) = process?;
+        Some(((worker_id.to_owned(), pid, threads, closed_fds), exit))
     }
 
     /// Workers that a call began on and that are not gone.

@@ -2,8 +2,8 @@
 
 use std::sync::Mutex;
 
-use fairtrial_exec::{Body, EncodedValue, Exit, KilledBy};
-use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use fairtrial_exec::{Body, EncodedValue, Exit, InvalidCall, KilledBy};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use serde_json::Value as Json;
@@ -112,6 +112,23 @@ impl Outcome {
         unsafe { mapping.move_onto(std::ptr::with_exposed_provenance_mut(address)) }
             .map_err(|error| PyOSError::new_err(error.to_string()))
     }
+}
+
+/// The JSON form of an encoded value, as text.
+#[pyfunction]
+pub(crate) fn value_json(format: &str, body: &[u8]) -> PyResult<String> {
+    let format = format
+        .parse()
+        .map_err(|problem: InvalidCall| PyValueError::new_err(problem.to_string()))?;
+    let value = EncodedValue {
+        format,
+        body: Body::Inline(body.to_vec()),
+    };
+    let mut json = Vec::new();
+    value
+        .write_json(&mut json)
+        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(String::from_utf8(json).expect("JSON is UTF-8"))
 }
 
 /// JSON as Python's own objects.

@@ -70,6 +70,7 @@ struct GivenHost {
     argv: Vec<OsString>,
     faulthandler: bool,
     authkey: Option<String>,
+    logging: Option<String>,
     initializer: Option<Vec<u8>>,
 }
 
@@ -213,6 +214,7 @@ impl GivenPython {
                     argv: host.argv,
                     faulthandler: host.faulthandler,
                     authkey: host.authkey,
+                    logging: host.logging,
                     initializer: host.initializer,
                 })
             }),

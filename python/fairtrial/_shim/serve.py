@@ -26,11 +26,11 @@ def serve(engine, launcher):
         _sys.path[:] = configure["sys_path"]
         _sys.argv[:] = configure["argv"]
     try:
-        for name in configure.get("preload") or ():
-            __import__(name)
-    except BaseException as error:
+        preloads = Preloads(configure.get("preload") or (), (0, 1, 2, engine, launcher))
+    except PreloadFailed as failure:
+        name, error = failure.args
         record = error_record(error, "setup_failed", 1 << 20)
-        if not isinstance(error, ImportError):
+        if not isinstance(error, (ImportError, SetupFailed)):
             record["message"] = "%s: %s" % (record["type"], record["message"])
         record["message"] = "cannot preload `%s`: %s" % (name, record["message"])
         _write_all(engine, _framed(ERROR, 0, encode(record)))
@@ -38,6 +38,7 @@ def serve(engine, launcher):
     threads = _count_threads()
     if threads > 1:
         _shed_threads()
+    preloads.blank_descriptors()
     null = _os.open("/dev/null", _os.O_RDWR)
     _os.dup2(null, 0)
     close(null)
@@ -48,11 +49,14 @@ def serve(engine, launcher):
     enable_crash_reports()  # perhaps by PYTHONFAULTHANDLER, or a preload; the reset took their handlers away
     if _libc:
         _unbuffer_c_stdout()
-    worker = Worker(configure.get("signal"), id_address, host, configure.get("authkey"))
+    worker = Worker(configure.get("signal"), id_address, host, preloads, configure.get("authkey"))
+    worker.take_logging(configure.get("logging"))
     _os.write(launcher, _NUMBER_AND_PID.pack(0, getpid()))
     version = "%d.%d.%d" % _sys.version_info[:3]
     ready = {"version": version, "threads": threads, "pid": getpid(), "paths": _places()}
+    ready["closed_fds"] = preloads.report()
     _write_all(engine, _framed(READY, 0, encode(ready)))
+    preloads.find_generators()
     forked = _fork_workers(_socket.socket(fileno=launcher), Forker())
     if forked is None:
         _exit(0)

@@ -68,7 +68,7 @@ _INITIALIZER_CAPTURE = 16 << 10
 class Worker:
     """Runs calls, one after the other, and answers each exactly once."""
 
-    def __init__(self, dump_signal, id_address, host, authkey=None):
+    def __init__(self, dump_signal, id_address, host, preloads, authkey=None):
         """Made in the zygote: each page that a worker need not write after the fork saves it a fault."""
         open_streams()
         here, there = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -86,7 +86,10 @@ class Worker:
         self.functions = Functions()
         self.initialized = None
         self.host = host
+        self.preloads = preloads
         self.authkey = authkey
+        self.source = self.function = None  # of the present call: its file name and text, or what it calls
+        self.after_import.act("multiprocessing.spawn", self.watch_spawning, lasting=True)
         self.unmet = None  # why the worker is not where its host wants it
         self.home = None
         self.running = False
@@ -106,6 +109,10 @@ class Worker:
         close(stderr)
         self.channel.socket.setblocking(True)
         _sigmask(_SIG_SETMASK, ())
+        try:
+            self.preloads.make_own()
+        except SetupFailed as error:
+            self.unmet = error
         numpy_random = _modules.get("numpy.random")
         if numpy_random is not None:
             # 128 bits, as four words: `seed()` takes eight times as long. `random` is reseeded by CPython itself.
@@ -128,6 +135,15 @@ class Worker:
         current.name = "FairtrialWorker-%d" % getpid()
         if self.authkey is not None:
             current.authkey = bytes.fromhex(self.authkey)
+
+    def take_logging(self, text):
+        """As a forked child has it of its parent: levels, and what the root writes to a standard stream."""
+        if text:
+            terms = _load_header(bytes.fromhex(text))
+            self.after_import.act("logging", lambda logging: _set_up_logging(logging, *terms), lasting=True)
+
+    def watch_spawning(self, spawn):
+        watch_spawning(spawn, self)
 
     def rehearse(self):
         """While no call waits, in a worker forked ahead: each page that a call touches first after a fork is a fault,
@@ -302,6 +318,7 @@ class Worker:
             raise SetupFailed("FAIRTRIAL_SEED is not an integer: `%s`" % text) from None
         self.after_import.act("random", lambda random: random.seed(seed))
         self.after_import.act("numpy.random", lambda random: random.seed(seed % 2**32))
+        self.preloads.generators.seed(seed)
 
     def body(self, header, payload, start):
         """The encoded arguments: behind the header, or mapped privately from the descriptor that came along."""
@@ -327,6 +344,7 @@ class Worker:
         except BaseException as error:
             raise SetupFailed("cannot decode the arguments: %s" % summary(error)) from error
         self.know_source(filename, source)
+        self.source = filename, source
         code = self.compiled.get((filename, source))
         if code is None:
             code = compile(source, filename, "exec", 0, True)
@@ -344,7 +362,7 @@ class Worker:
         return _call(_find_function(module.__dict__, name, filename), args, kwargs)
 
     def call_pickled(self, header, payload, start):
-        self.home = None
+        self.home = self.source = None
         if not _pickle_functions:
             _load_pickle()  # now at the latest: the call's terms can change what is found
         self.set_up(header)
@@ -352,7 +370,11 @@ class Worker:
         if self.initialized:
             _main.update(self.initialized)
         self.running = True
-        return _call(function, args, kwargs)
+        self.function = function
+        try:
+            return _call(function, args, kwargs)
+        finally:
+            self.function = None
 
     def unpickle(self, header, payload, start, what):
         loads = _pickle_functions["loads"]
@@ -451,6 +473,20 @@ class Worker:
             return
         close(descriptor)
         self.channel.send(FILED, generation, _KIND_AND_SIZE.pack(kind, size))
+
+
+def _set_up_logging(logging, disabled, levels, handlers):
+    for name, level in levels:
+        logging.getLogger(name or None).setLevel(level)
+    logging.disable(disabled)
+    if logging.getLogger().handlers:
+        return  # those of a preload
+    for stream, level, form in handlers:
+        handler = logging.StreamHandler(getattr(_sys, stream))
+        handler.setLevel(level)
+        if form is not None:
+            handler.setFormatter(logging.Formatter(*form))
+        logging.getLogger().addHandler(handler)
 
 
 def _find_function(names, name, filename):

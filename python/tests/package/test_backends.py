@@ -245,6 +245,19 @@ def test_hooks_are_told_of_a_calls_life():
     assert by_name["worker_start"].pid and by_name["worker_exit"].reason
 
 
+def test_hooks_hear_of_descriptors_that_preloads_hold(tmp_path):
+    """FA-2"""
+    (tmp_path / "holder.py").write_text("import os\nos.dup2(os.open('/etc/passwd', os.O_RDONLY), 400)\n")
+    terms = {"preload": ["holder"], "env": {"PYTHONPATH": str(tmp_path)}}
+    with ft.LocalBackend(max_workers=1) as backend:
+        seen = []
+        backend.on_worker_start(seen.append)
+        backend.execute(double(**terms))
+        wait_until(lambda: seen)
+    assert seen[0].closed_fds[400] == "/etc/passwd (preload `holder`)"
+    assert len({*seen}) == len(seen), "events can be hashed"
+
+
 def test_events_are_frozen():
     """PY-43"""
     event = ft.Event("submit", call_id=1)

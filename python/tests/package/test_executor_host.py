@@ -81,6 +81,90 @@ def test_a_script_needs_no_main_guard(program):
     assert ended.stdout.splitlines() == ["begun", "8", "12", "redefined", "3", "True 2", "__main__", "caught mine"]
 
 
+@pytest.mark.parametrize("isolation", ["reuse", "fresh"])
+def test_records_that_calls_log_appear_as_the_host_set_logging_up(program, isolation):
+    """PY-32: as with the standard library's pools, which fork."""
+    ended = program(
+        f"""
+        import logging
+        import fairtrial as ft
+
+        def work(n):
+            logging.info("%d", n)
+            logging.getLogger("quiet").info("never seen")
+            logging.getLogger("loud").debug("%d", n)
+
+        executor = ft.Executor(1, isolation="{isolation}")
+        logging.basicConfig(level=logging.INFO, format="{{levelname}} of {{name}}: {{message}}", style="{{")
+        logging.getLogger("loud").setLevel(logging.DEBUG)
+        logging.getLogger("quiet").setLevel(logging.ERROR)
+        executor.submit(work, 1).result()
+        logging.getLogger().setLevel(logging.ERROR)  # too late for the workers
+        executor.options(timeout=60).submit(work, 2).result()
+        executor.shutdown()
+        """
+    )
+    lines = [f"{name}: {n}" for n in (1, 2) for name in ("INFO of root", "DEBUG of loud")]
+    assert ended.stderr.splitlines() == lines
+
+
+def test_handlers_that_workers_cannot_have_stay_with_the_host(program, tmp_path):
+    """PY-32"""
+    ended = program(
+        f"""
+        import logging, sys
+        import fairtrial as ft
+
+        class Own(logging.Formatter):
+            def format(self, record): return "of the host's own class"
+
+        def work():
+            logging.warning("seen")
+
+        logging.basicConfig(filename={str(tmp_path / "log")!r}, level=logging.INFO)
+        plain = logging.StreamHandler(sys.stdout)
+        plain.setFormatter(Own())
+        logging.getLogger().addHandler(plain)
+        with ft.Executor(1) as executor:
+            executor.submit(work).result()
+        """
+    )
+    assert (ended.stdout, ended.stderr) == ("WARNING:root:seen\n", "")
+    assert "seen" not in (tmp_path / "log").read_text()
+
+
+def test_a_call_may_start_new_interpreters_that_find_its_functions(program):
+    """PY-29"""
+    ended = program(
+        """
+        import multiprocessing
+        import fairtrial as ft
+
+        OFFSETS = [10]  # a list: what refers to one goes by `cloudpickle`
+
+        def square(x):
+            return x * x
+
+        def moved(x):
+            return x * x + OFFSETS[0]
+
+        def plain(kind):
+            with multiprocessing.get_context(kind).Pool(2) as pool:
+                return pool.map_async(square, range(3)).get(60)
+
+        def by_cloudpickle(kind):
+            with multiprocessing.get_context(kind).Pool(2) as pool:
+                return pool.map_async(moved, range(3)).get(60)
+
+        with ft.Executor(1) as executor:
+            for kind in ("fork", "spawn", "forkserver"):
+                print(executor.submit(plain, kind).result(), executor.submit(by_cloudpickle, kind).result())
+        """
+    )
+    assert ended.stderr == ""
+    assert ended.stdout.splitlines() == ["[0, 1, 4] [10, 11, 14]"] * 3
+
+
 def test_the_registry_of_what_travels_by_value_does_not_grow(program):
     """PY-30"""
     ended = program(

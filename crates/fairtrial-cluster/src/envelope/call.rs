@@ -160,7 +160,7 @@ pub(super) struct PythonRecord {
     pub(super) host: Option<HostRecord>,
 }
 
-/// As [`HostTerms`]. The key of the host's managers stays with the host.
+/// As [`HostTerms`]. The key of the host's managers and its logging stay with the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct HostRecord {
     sys_path: Vec<OsText>,
@@ -334,6 +334,7 @@ impl PythonRecord {
                 argv: host.argv.iter().map(OsText::to_os).collect(),
                 faulthandler: host.faulthandler,
                 authkey: None,
+                logging: None,
                 initializer: match &host.initializer {
                     Some(initializer) => Some(whole(initializer, fetch)?),
                     None => None,

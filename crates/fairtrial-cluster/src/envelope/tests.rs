@@ -84,6 +84,7 @@ fn a_call_arrives_as_it_was_sent() {
                 argv: vec!["main".into()],
                 faulthandler: true,
                 authkey: None,
+                logging: None,
                 initializer: Some(vec![1, 2, 3]),
             })),
             ..PythonTerms::default()

@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::path::PathBuf;
 use std::rc::Rc;
 
 use tokio::task::JoinSet;
@@ -29,7 +28,7 @@ use crate::sandbox::parts_withheld;
 use crate::scratch::{ScratchRoot, sweep_dead_roots};
 use crate::spill::SpillDir;
 use crate::verdict::Verdict;
-use crate::zygote::{self, Key, ZygoteHandle, setup_error};
+use crate::zygote::{self, Key, Warm, ZygoteHandle, setup_error};
 
 /// What calls of one lane wait for.
 pub(super) struct LaneState {
@@ -58,12 +57,7 @@ impl LaneState {
 pub(super) enum ZygoteState {
     None,
     Warming(ZygoteHandle),
-    Ready {
-        handle: ZygoteHandle,
-        threads: u32,
-        /// Where the interpreter and its packages are.
-        paths: Vec<PathBuf>,
-    },
+    Ready { handle: ZygoteHandle, warm: Warm },
 }
 
 impl Pool {
@@ -212,7 +206,7 @@ impl Pool {
         self.requeue(lane, dispatch);
     }
 
-    pub(super) fn zygote_ready(&mut self, number: u64, threads: u32, paths: Vec<PathBuf>) {
+    pub(super) fn zygote_ready(&mut self, number: u64, warm: Warm) {
         let Some(lane) = self.lane_of_zygote(number) else {
             return;
         };
@@ -221,11 +215,7 @@ impl Pool {
         lane.last_used = Instant::now();
         if let ZygoteState::Warming(handle) = std::mem::replace(&mut lane.zygote, ZygoteState::None)
         {
-            lane.zygote = ZygoteState::Ready {
-                handle,
-                threads,
-                paths,
-            };
+            lane.zygote = ZygoteState::Ready { handle, warm };
         }
     }
 

@@ -1,5 +1,6 @@
 //! What workers and zygotes tell the pool, and what it makes of that. Which call starts next is `slots.rs`'s business.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use tokio::time::Instant;
@@ -63,11 +64,7 @@ impl Pool {
                     member.skipping = false;
                 }
             }
-            PoolNews::ZygoteReady {
-                zygote,
-                threads,
-                paths,
-            } => self.zygote_ready(zygote, threads, paths),
+            PoolNews::ZygoteReady { zygote, warm } => self.zygote_ready(zygote, warm),
             PoolNews::ZygoteGone { zygote, why } => self.zygote_gone(zygote, why),
             PoolNews::LauncherLost => self.launcher_lost().await,
             PoolNews::Broken => self.broken = true,
@@ -79,14 +76,15 @@ impl Pool {
             return;
         };
         member.told = true;
-        let zygote_threads = match &self.lanes[&member.lane].zygote {
-            ZygoteState::Ready { threads, .. } => Some(*threads),
+        let warm = match &self.lanes[&member.lane].zygote {
+            ZygoteState::Ready { warm, .. } => Some(warm),
             _ => None,
         };
         self.observers.tell(Event::WorkerStart {
             worker_id: member.id.clone(),
             pid,
-            zygote_threads,
+            zygote_threads: warm.map(|warm| warm.threads),
+            closed_fds: warm.map_or_else(BTreeMap::new, |warm| warm.closed_fds.clone()),
         });
     }
 

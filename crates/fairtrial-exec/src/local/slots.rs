@@ -304,7 +304,7 @@ impl Pool {
             .as_ref()
             .and_then(|key| key.host.clone());
         let paths = match (&terms, &self.state(lane).zygote) {
-            (Some(_), ZygoteState::Ready { paths, .. }) => paths.clone(),
+            (Some(_), ZygoteState::Ready { warm, .. }) => warm.paths.clone(),
             _ => Vec::new(),
         };
         let mailbox = start::fork(

@@ -13,7 +13,7 @@ use crate::dispatch::Answer;
 use crate::error::EngineError;
 use crate::event::ExitReason;
 use crate::measuring::Count;
-use crate::metrics::{Margin, Metrics, WaitSource};
+use crate::metrics::{Margin, Metrics, PeakSource, WaitSource};
 use crate::outcome::{EncodedValue, ErrorReport, Exit, KilledBy, Outcome};
 use crate::protocol::launcher::{Cause, CpuUse, End};
 use crate::sandbox::{Level, Means, in_force};
@@ -451,10 +451,25 @@ impl Facts<'_> {
         used.max_by(|one, other| one.used.total_cmp(&other.used))
     }
 
+    /// Never below the size at the start: the pages that a worker shares with its warm interpreter count as resident, and
+    /// are not charged to its control group.
+    fn peak(&self) -> Option<(u64, PeakSource)> {
+        let (bytes, source) = self.measured.peak?;
+        let Some(base_bytes) = self.base_rss_bytes else {
+            return Some((bytes, source)); // a command's own process began with nothing
+        };
+        let resident = self.measured.max_rss_bytes;
+        Some(match resident.filter(|_| self.mode == Mode::Fresh) {
+            Some(resident) if resident > bytes => (resident.max(base_bytes), PeakSource::Rusage),
+            _ => (bytes.max(base_bytes), source),
+        })
+    }
+
     fn metrics(&self) -> Metrics {
         let measured = &self.measured;
         let began = self.began_ns;
         let wait_ns = began.and_then(|_| self.wait_ns());
+        let peak = began.and_then(|_| self.peak());
         Metrics {
             wait_ns,
             wait_source: wait_ns.map(|_| WaitSource::Schedstat),
@@ -463,8 +478,8 @@ impl Facts<'_> {
             queue_ns: began.map(|began| began.saturating_sub(self.submitted_ns)),
             user_ns: began.and(measured.user_ns),
             system_ns: began.and(measured.system_ns),
-            peak_rss_bytes: began.and(measured.peak.map(|(bytes, _)| bytes)),
-            peak_source: began.and(measured.peak.map(|(_, source)| source)),
+            peak_rss_bytes: peak.map(|(bytes, _)| bytes),
+            peak_source: peak.map(|(_, source)| source),
             started_at_ns: began.map(|began| self.clock.unix_ns(began)),
             finished_at_ns: began
                 .and(self.finished_ns)

@@ -16,6 +16,8 @@ pub(crate) struct Measured {
     pub(super) user_ns: Option<u64>,
     pub(super) system_ns: Option<u64>,
     pub(crate) peak: Option<(u64, PeakSource)>,
+    /// Largest resident size of one process, as `wait4` told it.
+    pub(super) max_rss_bytes: Option<u64>,
     pub(super) leaked: Option<u64>,
     pub(super) counters: Counters,
     pub(super) counted: Vec<Result<u64, Uncounted>>,
@@ -44,6 +46,7 @@ impl Measured {
             user_ns: Some(end.user_ns + rest_ns),
             system_ns: Some(end.system_ns),
             peak: Some(peak),
+            max_rss_bytes: Some(end.max_rss_bytes),
             leaked: Some(end.leaked),
             counters: counters(end),
             counted: end.counted.clone(),
@@ -77,6 +80,7 @@ impl Measured {
         Self {
             user_ns: cpu.map(|cpu| cpu.user_ns),
             system_ns: cpu.map(|cpu| cpu.system_ns),
+            max_rss_bytes: None,
             peak: status.and_then(|status| Some((status.hwm_bytes?, PeakSource::Vmhwm))),
             leaked,
             counted: Vec::new(),

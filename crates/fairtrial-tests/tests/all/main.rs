@@ -56,6 +56,7 @@ mod odd_hosts;
 mod output;
 mod passed_values;
 mod plan_cli;
+mod preloads;
 mod process;
 mod report;
 mod results;

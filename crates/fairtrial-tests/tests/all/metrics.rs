@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use fairtrial_exec::{MeasuredBy, Outcome, PeakSource, Verdict};
+use fairtrial_exec::{Level, MeasuredBy, Outcome, PeakSource, Sandbox, Verdict};
 use fairtrial_tests::bare;
 use fairtrial_tests::{Story, is_alone, json, note};
 use serde_json::json as j;
@@ -196,6 +196,28 @@ async fn the_size_at_the_start_includes_what_was_preloaded() {
         assert!(heavy.base_rss_bytes > Some(90 * MB), "{heavy:?}");
         assert!(light.peak_rss_bytes > Some(50 * MB), "{light:?}");
         assert!(heavy.peak_rss_bytes > Some(140 * MB), "{heavy:?}");
+    }
+    story.end().await;
+}
+
+/// EX-84: pages that a worker has from its warm interpreter are resident, and charged to no control group of the call.
+#[tokio::test]
+async fn the_peak_is_never_below_the_size_at_the_start() {
+    let story = Story::with(|config| config.max_workers = 1);
+    story.write("lib/ballast.py", "BALLAST = b'x' * 100_000_000\n");
+    let lib = story.path().join("lib");
+    for level in [Level::None, Level::Limits, Level::Strict] {
+        let mut call = Story::call("def f():\n    return 1", "[]");
+        call.sandbox = Sandbox::new(level);
+        call.env
+            .insert("PYTHONPATH".into(), Some(lib.clone().into()));
+        call.python_mut().expect("a source call").preload = vec!["ballast".into()];
+        let metrics = story.run(call).await.metrics;
+        let sizes = metrics.peak_rss_bytes.zip(metrics.base_rss_bytes);
+        assert!(
+            sizes.is_some_and(|(peak, base)| peak >= base && base > 100 * MB),
+            "{level}: {metrics:?}"
+        );
     }
     story.end().await;
 }

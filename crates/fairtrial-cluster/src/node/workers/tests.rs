@@ -17,6 +17,7 @@ fn worker_start(worker_id: &str) -> Event {
         worker_id: worker_id.into(),
         pid: 1,
         zygote_threads: None,
+        closed_fds: std::collections::BTreeMap::new(),
     }
 }
 
