@@ -7,6 +7,7 @@ use std::sync::Arc;
 use fairtrial_exec::{Pin, Pinning, Surroundings, Usable, keep_off};
 
 use super::baseline::BaseRuns;
+use super::calibrating::{Calibrated, Searched};
 use super::correctness::Checking;
 use super::error::EvaluateError;
 use super::event::{Event, State};
@@ -19,7 +20,8 @@ use super::scene::Scene;
 use crate::cases::{Failure, FailureKind};
 use crate::evaluation::{BenchFacts, InstructionCount};
 use crate::measure::{
-    self, Counts, Entrant, Metric, Placing, Race, Recorded, Report, Run, Settings, Side, Tally,
+    self, Counts, Entrant, LoopCounts, Metric, Placing, Race, Recorded, Report, Run, Settings,
+    Side, Slopes, Tally,
 };
 use crate::spec::{self, Bench, Loops, Spec};
 
@@ -120,6 +122,7 @@ impl Races {
         let entrants: Vec<Entrant> = ids.iter().filter_map(|id| entrant(field, id)).collect();
         self.make_trees(&entrants, scene, field).await;
         self.calibrate(scene).await?;
+        self.calibrate_entrants(&entrants, scene).await?;
         let mut race = self.race(round, entrants.clone())?;
         let runs_before = match same_race(scene, round, &entrants) {
             Some(before) => {
@@ -277,42 +280,104 @@ impl Races {
                 .iter_mut()
                 .find(|command| command.name == *bench)
             {
-                command.loops = facts.loops.and_then(|loops| u32::try_from(loops).ok());
+                command.take(facts);
                 self.facts.insert(bench.clone(), facts.clone());
             }
         }
     }
 
-    /// Finds how often each bench command loops: once, and the same for all sides and rounds.
+    /// Finds how often each bench command loops on the base: once, and the same for all rounds.
     async fn calibrate(&mut self, scene: &mut Scene) -> Result<(), EvaluateError> {
         if std::mem::replace(&mut self.calibrated, true) {
             return Ok(());
         }
         self.recall_loops(&scene.past);
+        let checking = Arc::clone(&scene.checking);
+        let mut rough = HashMap::new();
+        for number in 0..self.commands.len() {
+            if self.commands[number].loops.is_none() {
+                let command = &self.commands[number];
+                let loops = self.track(&checking).rough_loops(command).await?;
+                self.commands[number].loops = Some(loops);
+                rough.insert(number, loops);
+            }
+        }
+        self.choose_processors(scene).await?;
+        let kept_off = self.pinning.as_ref().map(keep_off);
         for number in 0..self.commands.len() {
             let command = &self.commands[number];
             let name = command.name.clone();
             if self.facts.contains_key(&name) {
                 continue;
             }
-            let facts = match command.loops {
-                Some(loops) => BenchFacts {
-                    loops: Some(u64::from(loops)),
-                    startup_s: None,
-                },
-                None => {
-                    let checking = Arc::clone(&scene.checking);
-                    self.track(&checking).calibrate(command).await?
-                }
-            };
+            let rough = rough.get(&number).copied();
+            let Calibrated { facts, warning } =
+                self.track(&checking).calibrate(command, rough).await?;
             scene.telling.keep(&Record::Calibrated {
                 bench: name.clone(),
                 facts: facts.clone(),
             })?;
-            self.commands[number].loops = facts.loops.and_then(|loops| u32::try_from(loops).ok());
+            scene.warn(warning);
+            self.commands[number].take(&facts);
             self.facts.insert(name, facts);
         }
-        self.choose_processors(scene).await
+        drop(kept_off);
+        Ok(())
+    }
+
+    /// Finds how often each candidate loops: a faster one more often, so that its loops can be measured beside its start-up.
+    async fn calibrate_entrants(
+        &mut self,
+        entrants: &[Entrant],
+        scene: &mut Scene,
+    ) -> Result<(), EvaluateError> {
+        let checking = Arc::clone(&scene.checking);
+        let kept_off = self.pinning.as_ref().map(keep_off);
+        for number in 0..self.commands.len() {
+            for Entrant { id, .. } in entrants {
+                let bench = &self.commands[number];
+                let facts = &self.facts[&bench.name];
+                let side = Side::Candidate(id.clone());
+                let is_known = facts.sides.contains_key(id) || self.unmade.contains_key(id);
+                let (false, Some(tree)) = (is_known, self.trees.get(&side)) else {
+                    continue;
+                };
+                let aim_s = measure::aim_s(facts.startup_spread_s.unwrap_or(0.0));
+                let track = self.track(&checking);
+                match track.search_for(bench, tree, aim_s).await? {
+                    None => {}
+                    Some(Searched::Found(found)) => {
+                        let bench = bench.name.clone();
+                        let warning = (!found.is_enough()).then(|| {
+                            let loops = found.counts.high;
+                            format!("`{bench}`: {loops} loops of {id} take too little time to be measured")
+                        });
+                        let counts = found.counts;
+                        let id = id.clone();
+                        scene.telling.keep(&Record::Looped { bench, id, counts })?;
+                        scene.warn(warning);
+                        self.take_counts(number, side, counts);
+                    }
+                    // The race shows it again if the engine failed, and not the candidate.
+                    Some(Searched::Failed(failed)) if failed.is_infra => {}
+                    Some(Searched::Failed(failed)) => {
+                        let failure = Failure::new(FailureKind::BenchFailed, failed.why);
+                        self.unmade.insert(id.clone(), failure);
+                    }
+                }
+            }
+        }
+        drop(kept_off);
+        Ok(())
+    }
+
+    fn take_counts(&mut self, number: usize, side: Side, counts: LoopCounts) {
+        let bench = &mut self.commands[number];
+        if let Some(facts) = self.facts.get_mut(&bench.name) {
+            let times = facts.sides.entry(side.to_string()).or_default();
+            times.set_counts(counts);
+        }
+        bench.slopes.set(side, counts);
     }
 
     /// Decides where measured processes run (CA-73).
@@ -452,6 +517,7 @@ fn bench_commands(spec: &Spec, base: &BaseRuns) -> Vec<BenchErrand> {
                     Loops::Fixed(loops) => Some(loops),
                     Loops::Auto => None,
                 },
+                slopes: Slopes::default(),
                 timeout: bench.timeout,
                 cwd: bench.cwd.clone(),
                 env: bench.env.clone(),
@@ -468,6 +534,7 @@ fn bench_commands(spec: &Spec, base: &BaseRuns) -> Vec<BenchErrand> {
                 command: test.command.clone(),
                 weight: 1.0,
                 loops: Some(1),
+                slopes: Slopes::default(),
                 timeout: test.timeout,
                 cwd: test.cwd.clone(),
                 env: test.env.clone(),
