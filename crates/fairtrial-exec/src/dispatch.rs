@@ -150,8 +150,8 @@ pub(crate) struct Finished {
     pub(crate) lives: bool,
     /// The answer is not believed: it timed out while others used the processors.
     pub(crate) in_doubt: bool,
-    /// Nobody would notice another run.
-    pub(crate) unseen: bool,
+    /// The kernel ended processes of it for want of memory on the host, and nobody would notice another run.
+    pub(crate) lacked_memory: bool,
     /// Since the worker's first call.
     pub(crate) rss_growth: Option<u64>,
 }

@@ -22,7 +22,6 @@ pub mod freeze;
 pub mod landlock;
 #[cfg(feature = "engine")]
 pub mod lease;
-#[cfg(feature = "engine")]
 pub mod machine_memory;
 #[cfg(feature = "engine")]
 pub mod mapping;

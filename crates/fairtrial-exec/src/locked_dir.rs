@@ -38,6 +38,14 @@ pub(crate) fn make_private(
     name: impl rustix::path::Arg + Copy,
 ) -> rustix::io::Result<()> {
     mkdirat(parent, name, Mode::RWXU)?;
+    open_to_owner(parent, name)
+}
+
+/// A umask may have taken some of the owner's rights.
+fn open_to_owner(
+    parent: BorrowedFd<'_>,
+    name: impl rustix::path::Arg + Copy,
+) -> rustix::io::Result<()> {
     let made = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if Mode::from_raw_mode(made.st_mode).contains(Mode::RWXU) {
         return Ok(());
@@ -47,7 +55,11 @@ pub(crate) fn make_private(
 
 /// `None` if it was swept away in between.
 fn create_locked(parent: BorrowedFd<'_>, name: &str) -> rustix::io::Result<Option<OwnedFd>> {
-    make_private(parent, name)?;
+    mkdirat(parent, name, Mode::RWXU)?;
+    match open_to_owner(parent, name) {
+        Err(Errno::NOENT) => return Ok(None),
+        opened => opened?,
+    }
     let Some(dir) = take_if_free(parent, name)? else {
         return Ok(None);
     };

@@ -17,9 +17,11 @@ const LOOKS: usize = 3;
 pub(crate) struct Alone {
     task: TaskId,
     cpu: usize,
+    /// The processors that others leave: this one, and those that share its core if others have any besides.
+    cleared: Vec<usize>,
     /// Of this process, and so of what it starts.
     usual: Vec<usize>,
-    /// The same without the processor.
+    /// The same without those.
     reduced: Vec<usize>,
     /// Threads that were moved, with what they had.
     moved: HashMap<u32, Vec<usize>>,
@@ -27,15 +29,25 @@ pub(crate) struct Alone {
 
 impl Alone {
     /// Of these processors the last: the first has most of a machine's interrupts. With one there is nowhere to go.
-    fn choose(task: TaskId, usual: Vec<usize>, wanted: &[u32]) -> Option<Self> {
+    fn choose(
+        task: TaskId,
+        usual: Vec<usize>,
+        wanted: &[u32],
+        siblings: impl Fn(usize) -> Vec<usize>,
+    ) -> Option<Self> {
         let is_wanted = |cpu: &usize| {
             wanted.is_empty() || u32::try_from(*cpu).is_ok_and(|cpu| wanted.contains(&cpu))
         };
         let cpu = usual.iter().copied().rfind(is_wanted)?;
-        let reduced = without(&usual, cpu);
+        let mut cleared = siblings(cpu);
+        if !cleared.contains(&cpu) || without(&usual, &cleared).is_empty() {
+            cleared = vec![cpu];
+        }
+        let reduced = without(&usual, &cleared);
         Some(Self {
             task,
             cpu,
+            cleared,
             usual,
             reduced,
             moved: HashMap::new(),
@@ -49,7 +61,7 @@ impl Alone {
             let Some((handle, had)) = masked(thread) else {
                 continue;
             };
-            let stays = without(&had, self.cpu);
+            let stays = without(&had, &self.cleared);
             if !stays.is_empty() && stays != had && affinity::set(Some(handle), &stays).is_ok() {
                 self.moved.entry(thread).or_insert(had);
                 any = true;
@@ -68,16 +80,16 @@ impl Alone {
                 continue;
             };
             let had = self.moved.get(&thread).unwrap_or(had);
-            if has == without(had, self.cpu) {
+            if has == without(had, &self.cleared) {
                 affinity::set(Some(handle), had).ok(); // it ended just now
             }
         }
     }
 }
 
-fn without(cpus: &[usize], cpu: usize) -> Vec<usize> {
+fn without(cpus: &[usize], cleared: &[usize]) -> Vec<usize> {
     let others = cpus.iter().copied();
-    others.filter(|other| *other != cpu).collect()
+    others.filter(|other| !cleared.contains(other)).collect()
 }
 
 fn masked(thread: u32) -> Option<(Pid, Vec<usize>)> {
@@ -98,7 +110,7 @@ impl Launcher {
     /// `wanted` are the only ones it may use, if any are named. Tells which it has, if any can be had.
     fn clear_processor(&mut self, task: TaskId, wanted: &[u32]) -> Option<u32> {
         self.release_processor();
-        let mut alone = Alone::choose(task, affinity::of(None).ok()?, wanted)?;
+        let mut alone = Alone::choose(task, affinity::of(None).ok()?, wanted, affinity::siblings)?;
         if !alone.reduced.is_empty() {
             affinity::set(None, &alone.reduced).ok(); // then what it starts meanwhile may run there, too
         }
@@ -155,12 +167,24 @@ mod tests {
     #[test]
     fn it_is_the_last_processor_of_those_that_the_call_may_use() {
         let cpu = |usual: &[usize], wanted: &[u32]| {
-            let alone = Alone::choose(TaskId(1), usual.to_vec(), wanted)?;
+            let alone = Alone::choose(TaskId(1), usual.to_vec(), wanted, |_| Vec::new())?;
             Some((alone.cpu, alone.reduced))
         };
         assert_eq!(cpu(&[0, 1, 3], &[]), Some((3, vec![0, 1])));
         assert_eq!(cpu(&[0, 1, 3], &[1, 7]), Some((1, vec![0, 3])));
         assert_eq!(cpu(&[2], &[]), Some((2, vec![])));
         assert_eq!(cpu(&[0, 1], &[7]), None);
+    }
+
+    /// FA-15: a busy sibling takes up to half of a core.
+    #[test]
+    fn others_leave_the_whole_core_if_they_have_another() {
+        let cleared = |usual: &[usize]| {
+            let siblings = |cpu| vec![cpu % 4, cpu % 4 + 4];
+            let alone = Alone::choose(TaskId(1), usual.to_vec(), &[], siblings);
+            alone.map(|alone| (alone.cleared, alone.reduced))
+        };
+        assert_eq!(cleared(&[2, 3, 7]), Some((vec![3, 7], vec![2])));
+        assert_eq!(cleared(&[3, 7]), Some((vec![7], vec![3])));
     }
 }

@@ -198,12 +198,13 @@ impl Launcher {
         task: TaskId,
         confine: Option<&Confine>,
         birth: Birth,
+        ahead: bool,
     ) -> Result<(Plan, Cell), Refusal> {
         let Some(confine) = confine else {
             return Ok((Plan::default(), Cell::default()));
         };
         let mut cell = Cell::default();
-        match self.fill(&mut cell, task, confine, birth) {
+        match self.fill(&mut cell, task, confine, birth, ahead) {
             Ok(plan) => Ok((plan, cell)),
             Err(refusal) => {
                 self.abandon(cell);
@@ -218,12 +219,13 @@ impl Launcher {
         task: TaskId,
         confine: &Confine,
         birth: Birth,
+        ahead: bool,
     ) -> Result<Plan, Refusal> {
         let mut means = Means::default();
         if let Some(limits) = &confine.leaf {
             cell.leaf = self.leaf(limits).map_err(at(Step::Leaf))?;
-            let joins = cell.leaf.as_ref().map_or_else(Vec::new, Leaf::joins);
-            let joins = joins.into_iter().map(|join| join.try_clone_to_owned());
+            let joins = cell.leaf.iter().flat_map(|leaf| leaf.joins(ahead));
+            let joins = joins.map(|join| join.try_clone_to_owned());
             means.orphans_are_known = cell.leaf.as_ref().is_some_and(Leaf::limits_all);
             means.joins = joins
                 .collect::<io::Result<_>>()

@@ -34,7 +34,7 @@ impl Launcher {
         confine: Option<&Confine>,
         mut fds: Vec<OwnedFd>,
     ) -> io::Result<()> {
-        let (plan, cell) = match self.confine(task, confine, Birth::Forked) {
+        let (plan, cell) = match self.confine(task, confine, Birth::Forked, false) {
             Ok(confined) => confined,
             Err((step, errno)) => return self.fail(task, step, errno),
         };

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use crate::alone::Alone;
 use crate::confine::{Cell, Nest};
 use crate::forks::Fork;
-use crate::oom::MemoryKills;
+use crate::oom::{MemoryKills, Shortage};
 use crate::task::{Ahead, Role, Task};
 use crate::tree::Strays;
 use crate::watch::{Due, Watched};
@@ -83,6 +83,7 @@ pub(crate) struct Launcher {
     pub(crate) alone: Option<Alone>,
     pub(crate) buffer: Vec<u8>,
     pub(crate) memory_kills: MemoryKills,
+    shortage: Shortage,
 }
 
 impl Launcher {
@@ -121,6 +122,7 @@ impl Launcher {
             alone: None,
             buffer: Vec::new(),
             memory_kills: MemoryKills::new(),
+            shortage: Shortage::new(),
         })
     }
 
@@ -291,7 +293,10 @@ impl Launcher {
         };
         let confined = match program.zygote {
             true => self.groundwork(program).map(|plan| (plan, Cell::default())),
-            false => self.confine(id, program.confine.as_deref(), Birth::Executed),
+            false => {
+                let confine = program.confine.as_deref();
+                self.confine(id, confine, Birth::Executed, program.ahead)
+            }
         };
         let (plan, mut cell) = match confined {
             Ok(confined) => confined,
@@ -311,7 +316,7 @@ impl Launcher {
                 task.cell = cell;
                 task.counters = started.counters;
                 if program.ahead {
-                    task.ahead = Some(Ahead::go(started.pid));
+                    task.ahead = Some(Ahead::go());
                 }
                 self.tasks.insert(id, task);
                 if program.confine.is_none() {
@@ -386,6 +391,9 @@ impl Launcher {
         };
         epoll::delete(&self.epoll, &report)?;
         let pid = task.pid;
+        if let Some(ahead) = &task.ahead {
+            ahead.take_along(pid);
+        }
         let report = match spawn::read_report(&report) {
             // Its init could not mount what it is to see, and took it along.
             Ok(None) if task.cell.has_namespaces && !task.killed => {
@@ -444,6 +452,9 @@ impl Launcher {
     }
 
     fn look_at_limits(&mut self, now: u64) -> io::Result<()> {
+        let is_watched = |task: &&Task| task.watched.is_some() && task.dead.is_none();
+        let calls = self.tasks.values().filter(is_watched);
+        self.shortage.look(now, calls);
         let mut hits = Vec::new();
         for (id, task) in &mut self.tasks {
             let Some(watched) = task.watched.as_mut().filter(|_| task.dead.is_none()) else {

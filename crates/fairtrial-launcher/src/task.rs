@@ -47,10 +47,14 @@ pub(crate) struct Task {
 pub(crate) struct Ahead(());
 
 impl Ahead {
-    pub(crate) fn go(task: i32) -> Self {
+    pub(crate) fn go() -> Self {
         scheduling::set(0, Turn::Ahead).ok();
-        scheduling::set(task, Turn::Ahead).ok();
         Self(())
+    }
+
+    /// Called once the task is in its control groups: some kernels keep a real-time process from entering any.
+    pub(crate) fn take_along(&self, task: i32) {
+        scheduling::set(task, Turn::Ahead).ok();
     }
 }
 

@@ -21,7 +21,7 @@ def frame(kind, generation, payload=b""):
 
 def forge(socket, generations):
     for generation in generations:
-        os.write(socket, frame(ACK, generation, bytes(8)) + frame(VALUE, generation, b"N"))
+        os.write(socket, frame(ACK, generation, bytes(16)) + frame(VALUE, generation, b"N"))
         os.write(socket, frame(NEED, generation, struct.pack("<Q", 1 << 20)))
 
 

@@ -41,8 +41,15 @@ pub(crate) fn ranges(numbers: &[usize]) -> String {
     texts.join(",")
 }
 
+/// The processors that share a core with this one, itself included, as far as the kernel tells.
+#[must_use]
+pub fn siblings(cpu: usize) -> Vec<usize> {
+    let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    parse_ranges(&text).unwrap_or_default()
+}
+
 /// The reverse of `ranges`, as the kernel writes it in its files.
-#[cfg(feature = "engine")]
 #[must_use]
 pub(crate) fn parse_ranges(text: &str) -> Option<Vec<usize>> {
     let mut numbers = Vec::new();

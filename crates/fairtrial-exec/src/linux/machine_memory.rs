@@ -40,6 +40,68 @@ impl MachineMemory {
     }
 }
 
+/// The memory that all calls share: that of the control group with the least limit, or else the machine's.
+#[derive(Clone, Debug)]
+pub struct MemoryBound {
+    limit_bytes: u64,
+    /// The directory of the group that sets the limit.
+    group: Option<PathBuf>,
+}
+
+impl MemoryBound {
+    /// The bound of this process.
+    #[must_use]
+    pub fn read() -> Self {
+        let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let least = limits(&own, &mounts, |path| std::fs::read_to_string(path).ok()).min();
+        match least.filter(|(limit, _)| *limit < ram_bytes()) {
+            Some((limit_bytes, group)) => Self {
+                limit_bytes,
+                group: Some(group),
+            },
+            None => Self {
+                limit_bytes: ram_bytes(),
+                group: None,
+            },
+        }
+    }
+
+    /// The share of the bound that is taken, file cache left out: the kernel gives that up before it ends a process.
+    /// `None` where the kernel does not tell.
+    #[must_use]
+    pub fn taken(&self) -> Option<f64> {
+        let used = match &self.group {
+            Some(group) => used_in(group)?,
+            None => {
+                let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
+                let available = meminfo_bytes(&meminfo, "MemAvailable").ok()?;
+                self.limit_bytes.saturating_sub(available)
+            }
+        };
+        Some(used as f64 / self.limit_bytes.max(1) as f64)
+    }
+}
+
+fn used_in(group: &Path) -> Option<u64> {
+    let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
+    let usage = read("memory.current").or_else(|| read("memory.usage_in_bytes"))?;
+    let usage: u64 = usage.trim().parse().ok()?;
+    let stat = read("memory.stat")?;
+    // Version 1 counts groups below only under names of their own.
+    let cache = stat
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(name, _)| match stat.contains("total_active_file") {
+            true => matches!(*name, "total_active_file" | "total_inactive_file"),
+            false => matches!(*name, "active_file" | "inactive_file"),
+        });
+    let cache: u64 = cache
+        .filter_map(|(_, bytes)| bytes.parse::<u64>().ok())
+        .sum();
+    Some(usage.saturating_sub(cache))
+}
+
 /// An interpreter with the usual packages needs so much. Where calls have no more, all together may need more than the
 /// bound; then the one that took most is ended.
 const LEAST_SHARE_BYTES: u64 = 512 << 20;
@@ -75,6 +137,15 @@ pub(crate) fn meminfo_bytes(meminfo: &str, name: &str) -> io::Result<u64> {
 /// `own` is its `/proc/PID/cgroup`, `mounts` its `mountinfo`. On hybrid machines the memory controller is in one
 /// hierarchy, and the files of the other are not there.
 fn cgroup_limit(own: &str, mounts: &str, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
+    limits(own, mounts, read).map(|(limit, _)| limit).min()
+}
+
+/// Each limit of the groups above, with the group's directory.
+fn limits(
+    own: &str,
+    mounts: &str,
+    read: impl Fn(&Path) -> Option<String>,
+) -> impl Iterator<Item = (u64, PathBuf)> {
     let hierarchies = [
         (
             own_group(own, |controllers| controllers.is_empty()),
@@ -89,15 +160,16 @@ fn cgroup_limit(own: &str, mounts: &str, read: impl Fn(&Path) -> Option<String>)
             "memory.limit_in_bytes",
         ),
     ];
-    let limits = hierarchies.iter().flat_map(|(group, kind, file)| {
+    let found = hierarchies.iter().flat_map(|(group, kind, file)| {
         let dirs = group.and_then(|group| directories(group, kind, mounts));
         let read = &read;
         dirs.into_iter().flatten().filter_map(move |dir| {
             // `max` is no number, and no limit.
-            read(&dir.join(file))?.trim().parse().ok()
+            let limit = read(&dir.join(file))?.trim().parse().ok()?;
+            Some((limit, dir))
         })
     });
-    limits.min()
+    found.collect::<Vec<_>>().into_iter()
 }
 
 /// The group in the hierarchy whose controllers are those wanted: lines are `number:controllers:/path`.

@@ -150,6 +150,12 @@ const NAME_A_USER: &[(libc::c_long, u32)] = &[
 ];
 const IOPRIO_WHO_USER: u32 = 3;
 
+/// Leases and delegations of files: while a program has one, others that open the file wait for up to 45 s. It takes no
+/// more than being the file's owner, and `limits` leaves a program its user.
+const LEASES: &[u32] = &[libc::F_SETLEASE as u32, F_SETDELEG];
+const F_SETDELEG: u32 = 1024 + 16;
+const PR_SCHED_CORE: u32 = 62;
+
 /// Where in the filter's bytes the number of the process that installs it belongs: the operand of its first instruction.
 pub const OWN_PID_AT: u32 = 4;
 
@@ -173,6 +179,15 @@ pub fn program(filter: Filter) -> Vec<u8> {
     for (call, who) in NAME_A_USER {
         refuse_if(&mut program, *call, 0, JUMP_EQUAL, &[*who]);
     }
+    refuse_if(&mut program, libc::SYS_fcntl, 1, JUMP_EQUAL, LEASES);
+    // Core scheduling keeps every other program off the sibling of the processor that its owner runs on.
+    refuse_if(
+        &mut program,
+        libc::SYS_prctl,
+        0,
+        JUMP_EQUAL,
+        &[PR_SCHED_CORE],
+    );
     match filter.others {
         Others::InNamespace => {
             for (call, pid_at) in NAME_A_PROCESS {

@@ -105,7 +105,7 @@ impl Pool {
             answer,
             lives,
             in_doubt,
-            unseen,
+            lacked_memory,
             rss_growth,
         } = finished;
         self.running.remove(&dispatch.id);
@@ -142,10 +142,10 @@ impl Pool {
         }
         let unwanted = self.unwanted.remove(&dispatch.id);
         match answer {
-            Ok(outcome) if in_doubt && !unwanted => self.run_again(dispatch, outcome),
-            Err(EngineError::HostMemory) if unseen && !unwanted && !dispatch.wants_all_memory => {
+            _ if lacked_memory && !unwanted && !dispatch.wants_all_memory => {
                 self.run_without_others(dispatch);
             }
+            Ok(outcome) if in_doubt && !unwanted => self.run_again(dispatch, outcome),
             answer => self.resolve(dispatch, answer),
         }
     }
@@ -210,7 +210,7 @@ impl Pool {
             }
             | Unstarted::LauncherLost => self.requeue(lane, dispatch),
             Unstarted::Spawn { step, errno }
-                if (step.confines() || step == Step::Rlimits) && !is_shortage(errno) =>
+                if (step.confines() || step == Step::Rlimits) && !is_shortage(step, errno) =>
             {
                 let problem = io::Error::from_raw_os_error(errno);
                 let missing = dispatch.call.workspace.as_ref();
@@ -326,7 +326,10 @@ fn cannot_start(dispatch: &Dispatch, step: Step, errno: i32) -> ErrorReport {
 }
 
 /// What may be there a moment later.
-fn is_shortage(errno: i32) -> bool {
+fn is_shortage(step: Step, errno: i32) -> bool {
+    if (step, errno) == (Step::Namespaces, libc::ENOSPC) && namespaces_are_off() {
+        return false;
+    }
     matches!(
         errno,
         libc::ENOSPC
@@ -338,4 +341,10 @@ fn is_shortage(errno: i32) -> bool {
             | libc::ETOOMANYREFS // descriptors that the user's processes have sent and not yet received
             | libc::EDQUOT
     )
+}
+
+/// Of a kind of which none may be made there is never one less in use.
+fn namespaces_are_off() -> bool {
+    let most = std::fs::read_to_string("/proc/sys/user/max_user_namespaces");
+    most.is_ok_and(|most| most.trim() == "0")
 }

@@ -119,7 +119,7 @@ impl Pinning {
             // The first has most of the machine's interrupts.
             Pin::Auto => usable.cpus.last().copied().into_iter().collect(),
         };
-        let others = others(&measuring, &usable.cpus, siblings);
+        let others = others(&measuring, &usable.cpus, affinity::siblings);
         Ok(Self::On {
             measuring,
             others,
@@ -146,13 +146,6 @@ fn others(
         .filter(|cpu| !halves.contains(cpu))
         .collect();
     if apart.is_empty() { left } else { apart }
-}
-
-/// The processors that share a core with this one, as far as the kernel tells.
-fn siblings(cpu: usize) -> Vec<usize> {
-    let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    affinity::parse_ranges(&text).unwrap_or_default()
 }
 
 impl fmt::Display for Pinning {

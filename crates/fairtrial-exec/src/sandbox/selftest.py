@@ -23,7 +23,7 @@ def attempts(engine, canary, port, device, inode):
         "read_environ": lambda: read("/proc/%d/environ" % engine),
         "read_canary": lambda: read(canary),
         "write_canary": lambda: os.close(os.open(canary, os.O_WRONLY)),
-        "gain_nice": lambda: os.setpriority(os.PRIO_PROCESS, 0, -5),
+        "gain_nice": lambda: os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) - 1),
         "keep_descriptor": lambda: find_descriptor(device, inode),
         # The last: whoever succeeds has other privileges from then on. This one takes none.
         "unshare": lambda: checked(libc().unshare(CLONE_NEWUSER)),

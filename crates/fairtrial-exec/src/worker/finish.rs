@@ -65,7 +65,7 @@ impl Worker {
             answer,
             lives,
             in_doubt: false,
-            unseen: false,
+            lacked_memory: false,
             rss_growth,
         };
         self.tell(PoolNews::Finished(Box::new(finished)));
@@ -144,13 +144,14 @@ impl Worker {
         let (dispatch, answer) =
             self.conclude(current, measured, |facts| judge::ended(facts, ending, end));
         let in_doubt = can_run_again && judge::is_in_doubt(&dispatch.call, &answer, end);
+        let lacked_memory = unseen && judge::lacked_memory(&answer, end);
         self.tell(PoolNews::Finished(Box::new(Finished {
             worker: self.number,
             dispatch,
             answer,
             lives: false,
             in_doubt,
-            unseen,
+            lacked_memory,
             rss_growth: None,
         })));
     }

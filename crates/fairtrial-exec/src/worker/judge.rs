@@ -76,6 +76,17 @@ pub(crate) fn is_in_doubt(call: &Call, answer: &Answer, end: &End) -> bool {
     outcome.verdict == Verdict::Timeout && used_too_much(call, end.cpu_use) && was_shared
 }
 
+/// Whether the kernel ended any of its processes because the host, not the call, was out of memory: what the rest of them
+/// answered may come of that.
+pub(crate) fn lacked_memory(answer: &Answer, end: &End) -> bool {
+    let leaf = end.leaf.as_ref();
+    let lost_some = leaf.is_some_and(|leaf| leaf.host_memory && !leaf.memory_limit);
+    match answer {
+        Ok(outcome) => lost_some && outcome.verdict != Verdict::Cancelled,
+        Err(error) => matches!(error, EngineError::HostMemory),
+    }
+}
+
 fn used_too_much(call: &Call, cpu_use: Option<CpuUse>) -> bool {
     let limit = call.timeout.filter(|_| call.time == Time::Cpu);
     let used = cpu_use.map(|it| u128::from(it.used_ns));
@@ -333,7 +344,7 @@ impl Facts<'_> {
                     "it used more processor time than allowed (SIGXCPU)",
                 )),
             ),
-            Exit::Signal(libc::SIGSYS) if self.call.sandbox.level == Level::Strict => (
+            Exit::Signal(libc::SIGSYS) if self.call.sandbox.level != Level::None => (
                 Verdict::Forbidden,
                 Some(ErrorReport::new(
                     "Forbidden",

@@ -61,6 +61,9 @@ impl Journal {
         let path = directory.join(FILE_NAME);
         let mut database = Connection::open(&path).map_err(JournalError::database(&path))?;
         prepare(&mut database, &path, meta)?;
+        database
+            .busy_handler(Some(retry_locked))
+            .map_err(JournalError::database(&path))?;
         let id = schema::id(&database).map_err(JournalError::database(&path))?;
         let next_start = database
             .query_row("SELECT coalesce(max(id), 0) + 1 FROM starts", [], |row| {
@@ -194,6 +197,19 @@ fn prepare(database: &mut Connection, path: &Path, meta: &Meta<'_>) -> Result<()
         )
         .map_err(JournalError::database(path))
 }
+
+/// Tries again for as long as another process locks the journal: a candidate at `limits` can read the journal, and so
+/// lock it for reading until its timeout. That must not cost the study a record.
+fn retry_locked(tries: i32) -> bool {
+    if tries == WARN_AFTER_TRIES {
+        log::warn!(target: fairtrial_exec::ADVICE, "another process locks the journal: results are recorded once the lock is released");
+    }
+    std::thread::sleep(RETRY_AFTER);
+    true
+}
+
+const RETRY_AFTER: Duration = Duration::from_millis(20);
+const WARN_AFTER_TRIES: i32 = 500;
 
 /// Whether an open file is the one of that name: what is written to one without a name is lost.
 fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {

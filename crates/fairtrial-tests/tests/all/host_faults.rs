@@ -168,6 +168,62 @@ fn innocents_that_the_kernel_ended_for_want_of_memory_are_run_again_and_get_thei
     assert!(run.stderr.contains("ran out of memory"), "{}", run.stderr);
 }
 
+/// Twenty small processes that together take more than any innocent does.
+const MANY_SMALL: &str = "import os, time
+def f(place):
+    for _ in range(20):
+        if os.fork() == 0:
+            block = bytearray(b'x') * (9 << 20)
+            open(f'{place}/grown-{os.getpid()}', 'w').close()
+            time.sleep(20)
+            os._exit(0)
+    for _ in range(20):
+        os.wait()
+";
+/// One process that grows once memory is short, and notes each of its starts.
+const ONE_LARGE: &str = "import os, time
+def f(place):
+    open(f'{place}/start-{os.getpid()}-{time.monotonic_ns()}', 'w').close()
+    end = time.monotonic() + 20
+    while time.monotonic() < end and sum(name.startswith('grown-') for name in os.listdir(place)) < 40:
+        time.sleep(0.01)
+    blocks = []
+    for _ in range(60):
+        blocks.append(bytearray(b'x') * (1 << 20))
+        time.sleep(0.005)
+    return len(blocks)
+";
+
+/// FA-7: two attackers of 21 small processes take nine tenths of what there is, then innocents need some.
+#[test]
+fn the_call_that_takes_most_is_ended_first_however_small_its_processes_are() {
+    let Some(bound) = Bound::new(440 << 20) else {
+        return note("skipped: no control group for memory (version 1) can be made");
+    };
+    let shell = Shell::new();
+    shell.write("place/kept", "");
+    let place = shell.path().join("place");
+    let call = |source: &str| {
+        j!({"source": source, "function": "f", "args": [place], "timeout_s": 40,
+            "sandbox": {"level": "limits", "write": [place]}, "limits": {"memory_bytes": 400 << 20}})
+    };
+    let calls = [MANY_SMALL, MANY_SMALL, ONE_LARGE, ONE_LARGE, ONE_LARGE].map(call);
+    shell.write_lines("calls.jsonl", &calls);
+    let enter = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", bound.0.display());
+    let run = shell.fairtrial(["batch", "calls.jsonl", "-j", "5"]);
+    let run = run.under_all(&["sh", "-c", &enter, "host"]).run();
+    let records = run.stdout.lines().map(|line| serde_json::from_str(line));
+    let records: Vec<serde_json::Value> = records.map(|record| record.expect("JSON")).collect();
+    for innocent in &records[2..] {
+        assert_eq!(innocent["verdict"], "ok", "{innocent}: {}", run.stderr);
+    }
+    let names = std::fs::read_dir(&place).expect("it is there");
+    let names = names.map(|entry| entry.expect("read").file_name());
+    let starts = names.filter(|name| name.to_string_lossy().starts_with("start-"));
+    assert_eq!(starts.count(), 3, "an innocent was ended, and run again");
+    assert!(run.stderr.contains("ran out of memory"), "{}", run.stderr);
+}
+
 /// FA-11, FA-12: what has no room beside others waits for their end.
 #[tokio::test]
 async fn a_call_that_finds_no_descriptors_beside_others_runs_after_them() {

@@ -292,7 +292,7 @@ fn a_message_longer_than_a_packet_arrives_whole() {
 #[test]
 fn a_malformed_message_ends_the_launcher_and_everything_below_it() {
     type Sin = (&'static str, fn(&Launcher));
-    let sins: [Sin; 5] = [
+    let sins: [Sin; 4] = [
         ("junk", |launcher| launcher.say_bytes(b"\0\xff\xff\xff\xff")),
         ("an unknown form", |launcher| launcher.say_bytes(b"\x07")),
         ("bytes behind a message", |launcher| {
@@ -300,14 +300,6 @@ fn a_malformed_message_ends_the_launcher_and_everything_below_it() {
         }),
         ("a memfd that is missing", |launcher| {
             launcher.say_bytes(&[1])
-        }),
-        ("a worker without descriptors", |launcher| {
-            launcher.say(&ToLauncher::Fork {
-                task: TaskId(2),
-                zygote: TaskId(1),
-                confine: None,
-                alone: false,
-            });
         }),
     ];
     for (number, (sin, commit)) in sins.into_iter().enumerate() {
@@ -324,6 +316,33 @@ fn a_malformed_message_ends_the_launcher_and_everything_below_it() {
         assert_eq!(status.code(), Some(1), "{sin}");
         assert_eq!(running_with(&mark), [0; 0], "{sin}");
     }
+}
+
+/// FA-12: the kernel drops descriptors for which the launcher has no room, and the launcher goes on.
+#[test]
+fn a_worker_whose_descriptors_were_lost_fails_alone() {
+    let mut launcher = Launcher::start();
+    launcher.say(&ToLauncher::Fork {
+        task: TaskId(2),
+        zygote: TaskId(1),
+        confine: None,
+        alone: false,
+    });
+    let said = launcher.hear();
+    let expected = FromLauncher::Failed {
+        task: TaskId(2),
+        step: Step::Descriptors,
+        errno: rustix::io::Errno::MFILE.raw_os_error(),
+    };
+    assert_eq!(said, Some(expected));
+    launcher.spawn(3, program(&["true"]));
+    assert!(matches!(
+        launcher.hear(),
+        Some(FromLauncher::Spawned {
+            task: TaskId(3),
+            ..
+        })
+    ));
 }
 
 /// SB-21

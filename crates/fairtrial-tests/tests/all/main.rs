@@ -47,6 +47,7 @@ mod hostile;
 mod isolation;
 mod issue;
 mod launcher;
+mod leases;
 mod lifecycle;
 mod load;
 mod machine_lock;

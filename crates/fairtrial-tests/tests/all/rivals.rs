@@ -414,6 +414,7 @@ async fn a_call_with_thirty_sessions_gets_no_more_of_a_processor_than_one_with_a
     }
     let own = json(&innocent).as_f64().expect("seconds");
     let theirs = spinners.metrics.user_ns.expect("measured") as f64 / 1e9;
-    assert!(own > theirs / 6.0, "{own} s beside {theirs} s");
+    // The spinners run twice as long. By processes they would have sixty times as much.
+    assert!(own > theirs / 15.0, "{own} s beside {theirs} s");
     story.end().await;
 }

@@ -44,6 +44,8 @@ pub struct Leaf {
 struct Side {
     dir: OwnedFd,
     join: Kept,
+    /// The controller of processor shares is its only one.
+    only_shares: bool,
 }
 
 #[derive(Debug)]
@@ -119,7 +121,11 @@ impl Leaf {
             self.pressure = if_there("memory.pressure").unwrap_or(None); // opens only where the kernel was told to count
         }
         let join = Kept::open(there, "cgroup.procs", OFlags::WRONLY)?;
-        self.sides.push(Side { dir, join });
+        self.sides.push(Side {
+            dir,
+            join,
+            only_shares: parts == [Part::CpuShare],
+        });
         Ok(())
     }
 
@@ -129,11 +135,16 @@ impl Leaf {
         self.slot
     }
 
-    /// A process that writes `0` to each of these, in this order, is inside. v2's comes first, so that whoever stops
-    /// halfway is found and killed all the same.
+    /// A process that writes `0` to each of these, in this order, is inside. v2's comes first, so that a process that
+    /// stops halfway is found and killed all the same.
+    ///
+    /// A process with a real-time policy stays out of a hierarchy that only shares processors: some kernels
+    /// (`CONFIG_RT_GROUP_SCHED`) allow that policy in the root group alone.
     #[must_use]
-    pub fn joins(&self) -> Vec<BorrowedFd<'_>> {
-        self.sides.iter().map(|side| side.join.as_fd()).collect()
+    pub fn joins(&self, real_time: bool) -> Vec<BorrowedFd<'_>> {
+        let joined = |side: &&Side| !(real_time && side.only_shares);
+        let sides = self.sides.iter().filter(joined);
+        sides.map(|side| side.join.as_fd()).collect()
     }
 
     /// Sets limits, those that differ from what is set. v1 refuses (`EBUSY`) less memory than cannot be reclaimed.

@@ -73,7 +73,7 @@ fn run(joins: Vec<RawFd>, script: &str) -> Child {
 
 fn run_in(leaf: &Leaf, script: &str) -> Child {
     run(
-        leaf.joins().iter().map(AsRawFd::as_raw_fd).collect(),
+        leaf.joins(false).iter().map(AsRawFd::as_raw_fd).collect(),
         script,
     )
 }

@@ -1,6 +1,7 @@
 use super::words::stacks;
 use super::*;
 use crate::outcome::FirstRun;
+use crate::protocol::launcher::LeafCounts;
 use crate::sandbox::InForce;
 
 /// EX-96
@@ -95,6 +96,34 @@ fn used(used_ns: u64, shared: bool) -> End {
         leaf: None,
         counted: Vec::new(),
     }
+}
+
+/// FA-7: an answer that a call gave without some of its processes may be another than it gives with them.
+#[test]
+fn a_call_that_lost_processes_to_the_hosts_want_of_memory_lacked_memory_whatever_it_answered() {
+    let end = |host_memory, memory_limit| End {
+        leaf: Some(Box::new(LeafCounts {
+            host_memory,
+            memory_limit,
+            ..LeafCounts::default()
+        })),
+        ..used(0, false)
+    };
+    let answer = |verdict| timed_out(0, false).map(|outcome| Outcome { verdict, ..outcome });
+    assert!(lacked_memory(&answer(Verdict::Ok), &end(true, false)));
+    assert!(!lacked_memory(&answer(Verdict::Ok), &end(false, false)));
+    assert!(!lacked_memory(
+        &answer(Verdict::MemoryLimit),
+        &end(true, true)
+    ));
+    assert!(!lacked_memory(
+        &answer(Verdict::Cancelled),
+        &end(true, false)
+    ));
+    assert!(lacked_memory(
+        &Err(EngineError::HostMemory),
+        &used(0, false)
+    ));
 }
 
 /// FA-15: a run beside others is in doubt, one alone only if it was not alone after all; and none that slept.

@@ -38,6 +38,36 @@ async fn a_retry_that_was_interrupted_is_gone_on_with() {
     assert_eq!(table(&shell, "out/runs.csv")[0]["attempts"], "2");
 }
 
+/// FA-8: at `limits` a candidate can read the journal, and so lock it for reading. The lock is held for longer than the ten
+/// seconds that other users of the journal have patience.
+#[test]
+fn a_candidate_that_locks_the_journal_costs_no_run() {
+    let shell = Shell::new();
+    let out = shell.path().join("out").display().to_string();
+    shell.write(
+        "agent.py",
+        &format!(
+            "import fcntl, os, time\ndef go(run):\n    held = []\n    if run['replicate'] == 1:\n        for name in \
+             ('', '-shm', '-wal'):\n            held.append(os.open('{out}/journal.sqlite' + name, os.O_RDONLY))\n            \
+             fcntl.lockf(held[-1], fcntl.LOCK_SH)\n        time.sleep(11)\n    return {{'output': {{'held': len(held)}}}}\n"
+        ),
+    );
+    shell.write(
+        "study.yaml",
+        "study_id: l\ntitle: L\nrun_budget: {replicates: 6}\nagents: {a: {python: 'agent.py:go', sandbox: limits}}\n",
+    );
+    ends(
+        &run(&shell, &["run", "study.yaml", "--out", "out", "-j", "2"]),
+        0,
+    );
+    let held = ask(
+        &shell,
+        "out",
+        "SELECT count(*) FROM finishes WHERE status = 'success'",
+    );
+    assert_eq!(held, ["6"]);
+}
+
 /// ST-65: a directory's name is no pattern.
 #[test]
 fn files_belong_to_the_program_whatever_the_directory_is_called() {

@@ -135,7 +135,7 @@ fn cgroups_that_cannot_be_written_or_seen_are_no_access() {
         }
         mount(c"/", None, libc::MS_REC | libc::MS_PRIVATE);
         let host = Host::read().unwrap();
-        let v1 = ["memory", "pids", "cpuacct"].map(Which::V1);
+        let v1 = ["memory", "pids", "cpu", "cpuacct"].map(Which::V1);
         let places = v1
             .into_iter()
             .chain([Which::V2])

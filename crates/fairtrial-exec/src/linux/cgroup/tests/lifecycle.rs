@@ -115,7 +115,7 @@ fn a_leaf_that_stays_busy_is_not_lent_again_and_goes_at_the_end() {
     let leaf = leaves.take(&limits(None, Some(9))).unwrap();
     let (slot, mut zombie) = (leaf.slot(), run_in(&leaf, "exit 0"));
     until("it has ended", || leaf.is_empty());
-    let joins = leaf.joins().into_iter();
+    let joins = leaf.joins(false).into_iter();
     let joins: Vec<_> = joins.map(|fd| fd.try_clone_to_owned().unwrap()).collect();
     leaves.give_back(leaf, 0);
     // Somebody comes who was not there to be killed: as if he could not be.

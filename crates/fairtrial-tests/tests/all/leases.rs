@@ -1,0 +1,45 @@
+//! Claims on what calls share that make other programs wait.
+
+use fairtrial_exec::{Level, Sandbox};
+use fairtrial_tests::{Story, json};
+
+/// Tries each claim, and says how it ended. Core scheduling ends with another error where processors share no cores.
+const CLAIMS: &str = "import ctypes, errno, fcntl, os
+F_SETLEASE, F_SETDELEG, PR_SCHED_CORE, PR_SCHED_CORE_CREATE = 1024, 1040, 62, 1
+def f():
+    said = {}
+    held = os.open('own', os.O_RDONLY | os.O_CREAT, 0o600)
+    for name, command in (('lease', F_SETLEASE), ('delegation', F_SETDELEG)):
+        try:
+            fcntl.fcntl(held, command, fcntl.F_RDLCK if name == 'lease' else b'\\0' * 8)
+            said[name] = 'taken'
+        except OSError as error:
+            said[name] = errno.errorcode[error.errno]
+    libc = ctypes.CDLL(None, use_errno=True)
+    done = libc.prctl(PR_SCHED_CORE, PR_SCHED_CORE_CREATE, 0, 0, 0)
+    said['core'] = 'taken' if done == 0 else errno.errorcode[ctypes.get_errno()]
+    return said
+";
+
+async fn claims(level: Level) -> serde_json::Value {
+    let story = Story::new();
+    let mut call = Story::call(CLAIMS, "[]");
+    call.sandbox = Sandbox::new(level);
+    let outcome = story.run(call).await;
+    let said = json(&outcome);
+    story.end().await;
+    said
+}
+
+/// FA-8: a program that opens a file under a lease waits for up to 45 s, and any owner of a file can take one; at `limits`
+/// the owner is the user that all calls have.
+#[tokio::test]
+async fn no_call_takes_a_lease_on_a_file_or_a_core_for_itself() {
+    assert_eq!(claims(Level::None).await["lease"], "taken");
+    for level in [Level::Limits, Level::Strict] {
+        let said = claims(level).await;
+        for claim in ["lease", "delegation", "core"] {
+            assert_eq!(said[claim], "EPERM", "{claim} at {level:?}");
+        }
+    }
+}
