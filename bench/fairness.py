@@ -180,11 +180,11 @@ def report_start_up(found, truth):
     lines = [
         "## Start-up",
         "",
-        "`examples/unique` takes 100 ms to start; its candidate is %.0f times faster: within one process it takes %.0f µs"
-        % (1 / true_ratio, base * 1e6),
-        "of processor time in the base and %.1f µs in the candidate: a ratio of %.4f. %d evaluations beside two busy programs"
-        % (candidate * 1e6, true_ratio, len(found)),
-        "on %d processors (`make fairness`, %s)." % (os.cpu_count(), time.strftime("%Y-%m-%d")),
+        "`examples/unique` takes 100 ms to start; its candidate is %.0f times faster. Within one process a call takes"
+        % (1 / true_ratio),
+        "%.0f µs of processor time in the base and %.1f µs in the candidate: a ratio of %.4f. %d evaluations beside"
+        % (base * 1e6, candidate * 1e6, true_ratio, len(found)),
+        "two busy processes on %d processors (`make fairness`, %s)." % (os.cpu_count(), time.strftime("%Y-%m-%d")),
         "",
         "| evaluation | verdict | ratio | interval | from the truth | loops of base and candidate | of whole runs |",
         "|---|---|---|---|---|---|---|",
