@@ -1,9 +1,11 @@
 """How often `fairtrial evaluate` is wrong about speed, and how often it finds a true change (CA-99).
 
-    python3 bench/fairness.py BINARY [--pairs 200] [--slow 50]
+    python3 bench/fairness.py BINARY [--pairs 200] [--slow 50] [--start-up 10]
 
 Pairs of programs that do the same (A/A), and pairs where the candidate does 5 % more, each in an evaluation of its own,
-with a busy process beside them and `min_effect: 0`, so that no margin hides an error. Writes the section `Fairness` of
+with a busy process beside them and `min_effect: 0`, so that no margin hides an error. Then evaluations of
+examples/unique, whose bench takes 100 ms to start, beside two busy processes: the ratio of its loops must be that which
+both functions show when they are timed within one process. Writes the sections `Fairness` and `Start-up` of
 bench/RESULTS.md.
 """
 
@@ -11,6 +13,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,8 +22,31 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "RESULTS.md"
+UNIQUE = ROOT / "examples" / "unique"
 AIM_S = 0.010
 SLOWER = 0.05
+# How far ratios may be from each other and from the truth.
+CLOSE = 0.10
+# Times both functions in turns on the list that the bench uses; prints how long a call of each takes.
+IN_PROCESS = """
+import sys, time
+
+def function(path):
+    names = {}
+    exec(open(path).read(), names)
+    return names["unique"]
+
+base, candidate = map(function, sys.argv[1:])
+items = [number * 7 % 400 for number in range(660)]
+best = [float("inf"), float("inf")]
+for _ in range(60):
+    for side, (call, times) in enumerate(((base, 20), (candidate, 1000))):
+        began = time.process_time()
+        for _ in range(times):
+            call(items)
+        best[side] = min(best[side], (time.process_time() - began) / times)
+print(best[0], best[1])
+"""
 EVAL = """\
 version: 1
 repo: repo
@@ -38,23 +64,45 @@ def main():
     parser.add_argument("binary")
     parser.add_argument("--pairs", type=int, default=200, help="A/A pairs [default: 200]")
     parser.add_argument("--slow", type=int, default=50, help="pairs with a true slowdown of 5 %% [default: 50]")
+    parser.add_argument("--start-up", type=int, default=10, help="evaluations of examples/unique [default: 10]")
     parser.add_argument("--no-write", action="store_true", help="leave bench/RESULTS.md alone")
     options = parser.parse_args()
     binary = str(Path(options.binary).resolve())
     with tempfile.TemporaryDirectory(prefix="fairtrial-fairness-") as folder:
-        count, more = sizes()
-        busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-        try:
-            same = [evaluate(binary, Path(folder), count, count, seed) for seed in range(options.pairs)]
-            slow = [evaluate(binary, Path(folder), count, more, 10_000 + seed) for seed in range(options.slow)]
-        finally:
-            busy.kill()
-            busy.wait()
-    text = report(same, slow)
+        if options.pairs or options.slow:
+            count, more = sizes()
+            with busy(1):
+                same = [evaluate(binary, Path(folder), count, count, seed) for seed in range(options.pairs)]
+                slow = [evaluate(binary, Path(folder), count, more, 10_000 + seed) for seed in range(options.slow)]
+            publish("Fairness", report(same, slow), options)
+        if options.start_up:
+            truth = in_process()
+            with busy(2):
+                found = [evaluate_unique(binary, Path(folder), seed) for seed in range(options.start_up)]
+            publish("Start-up", report_start_up(found, truth), options)
+    return 0
+
+
+class busy:
+    """So many busy processes for a while."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __enter__(self):
+        command = [sys.executable, "-c", "while True: pass"]
+        self.processes = [subprocess.Popen(command) for _ in range(self.count)]
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+def publish(title, text, options):
     print(text)
     if not options.no_write:
-        write(text)
-    return 0
+        write(title, text)
 
 
 def program(count):
@@ -100,6 +148,91 @@ def evaluate(binary, folder, count, candidate, seed):
     return found
 
 
+def in_process():
+    """How long a call takes in the base and in the candidate, by processor time within one process."""
+    sides = [UNIQUE / "repo" / "unique.py", UNIQUE / "candidates" / "dict" / "unique.py"]
+    command = [sys.executable, "-c", IN_PROCESS, *map(str, sides)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, universal_newlines=True)
+    return tuple(map(float, done.stdout.split()))
+
+
+def evaluate_unique(binary, folder, seed):
+    """The evaluation of the candidate, and of the bench its times."""
+    place = folder / ("unique-%d" % seed)
+    shutil.copytree(str(UNIQUE), str(place))
+    spec = (place / "EVAL.yaml").read_text() + "measure: {seed: %d}\n" % seed
+    (place / "EVAL.yaml").write_text(spec)
+    command = [binary, "evaluate", str(place / "EVAL.yaml"), "--json", "--no-progress"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        sys.exit("fairness: start-up, seed %d: %s" % (seed, done.stderr.decode(errors="replace")))
+    whole = json.loads(done.stdout)
+    one = whole["evaluations"][0]
+    found = one["judgement"]
+    line = "unique %d: %s %.4f [%.4f, %.4f]" % (seed, found["verdict"], found["ratio"], found["low"], found["high"])
+    print(line, file=sys.stderr)
+    return one, whole["measurement"]["benches"]["unique"]
+
+
+def report_start_up(found, truth):
+    base, candidate = truth
+    true_ratio = candidate / base
+    lines = [
+        "## Start-up",
+        "",
+        "`examples/unique` takes 100 ms to start; its candidate is %.0f times faster. Within one process a call takes"
+        % (1 / true_ratio),
+        "%.0f µs of processor time in the base and %.1f µs in the candidate: a ratio of %.4f. %d evaluations beside"
+        % (base * 1e6, candidate * 1e6, true_ratio, len(found)),
+        "two busy processes on %d processors (`make fairness`, %s)." % (os.cpu_count(), time.strftime("%Y-%m-%d")),
+        "",
+        "| evaluation | verdict | ratio | interval | from the truth | loops of base and candidate | of whole runs |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    ratios = []
+    for number, (one, bench) in enumerate(found, 1):
+        said = one["judgement"]
+        sides = bench["sides"]
+        own, base_times = sides[one["id"]], sides["base"]
+        # What equal counts would have given without subtracting: start-up, and as many loops of each.
+        startup, loops = base_times["startup_s"], base_times["loops"]
+        gross = (startup + loops * own["per_loop_s"]) / (startup + loops * base_times["per_loop_s"])
+        ratios.append(said["ratio"])
+        lines.append(
+            "| %d | %s | %.4f | [%.4f, %.4f] | %+.1f %% | %d, %d | %.2f |"
+            % (
+                number,
+                said["verdict"],
+                said["ratio"],
+                said["low"],
+                said["high"],
+                100 * (said["ratio"] / true_ratio - 1),
+                base_times["loops"],
+                own["loops"],
+                gross,
+            )
+        )
+    faster = sum(one["judgement"]["verdict"] == "faster" for one, _ in found)
+    apart = max(ratios) / min(ratios) - 1
+    off = max(abs(ratio / true_ratio - 1) for ratio in ratios)
+    lines += [
+        "",
+        "| claim | found | target | held |",
+        "|---|---|---|---|",
+        "| said to be faster | %d of %d | all | %s |" % (faster, len(found), held(faster == len(found))),
+        "| ratios, largest by smallest | %+.1f %% | at most 10 %% | %s |" % (100 * apart, held(apart <= CLOSE)),
+        "| furthest from the truth | %.1f %% | at most 10 %% | %s |" % (100 * off, held(off <= CLOSE)),
+        "",
+        "Of whole runs: the ratio that start-up and as many loops of both sides would have given.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def held(holds):
+    return "yes" if holds else "**no**"
+
+
 def report(same, slow):
     def count(found, verdict):
         return sum(one["verdict"] == verdict for one in found)
@@ -112,7 +245,7 @@ def report(same, slow):
             total,
             share,
             target,
-            "yes" if holds else "**no**",
+            held(holds),
         )
 
     faster, slower, detected = count(same, "faster"), count(same, "slower"), count(slow, "slower")
@@ -132,9 +265,9 @@ def report(same, slow):
     return "\n".join(lines)
 
 
-def write(text):
+def write(title, text):
     whole = RESULTS.read_text()
-    without = re.sub(r"\n## Fairness\n.*?(?=\n## |\Z)", "\n", whole, flags=re.DOTALL)
+    without = re.sub(r"\n## %s\n.*?(?=\n## |\Z)" % title, "\n", whole, flags=re.DOTALL)
     RESULTS.write_text(without.rstrip() + "\n\n" + text)
 
 

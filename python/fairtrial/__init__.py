@@ -38,7 +38,16 @@ from .errors import (
     WorkerDied,
 )
 from .evaluating import evaluate
-from .evaluations import Baseline, Cases, Diff, Evaluation, EvaluationReport, Failure
+from .evaluations import (
+    Baseline,
+    BenchTimes,
+    Cases,
+    Diff,
+    Evaluation,
+    EvaluationReport,
+    Failure,
+    SideTimes,
+)
 from .executor import Executor
 from .futures import Future
 from .outcomes import Error, Exit, FirstRun, Margin, Metrics, Outcome
@@ -55,6 +64,7 @@ __all__ = [
     "ALL_COMPLETED",
     "Backend",
     "Baseline",
+    "BenchTimes",
     "Call",
     "CandidateError",
     "Cancelled",
@@ -89,6 +99,7 @@ __all__ = [
     "RunRecord",
     "RunRecords",
     "SetupError",
+    "SideTimes",
     "Study",
     "StudyError",
     "TimedOut",

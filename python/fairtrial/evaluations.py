@@ -110,6 +110,58 @@ class Baseline:
 
 
 @dataclass(frozen=True)
+class SideTimes:
+    """Medians of wall times of one side of a bench command.
+
+    >>> import fairtrial as ft
+    >>> ft.SideTimes(loops=440, low_loops=0, blocks=12, gross_s=0.25, startup_s=0.1, net_s=0.15).net_s
+    0.15
+    """
+
+    loops: int | None = None
+    """How often the measured run loops; None if the command takes no count."""
+    low_loops: int | None = None
+    """How often the run that is subtracted loops; None where whole runs are compared."""
+    blocks: int = 0
+    """Blocks that these times are of."""
+    gross_s: float | None = None
+    """The whole run."""
+    startup_s: float | None = None
+    """Start-up and end; None where that is not known."""
+    net_s: float | None = None
+    """The loops' own time; None where whole runs are compared."""
+    per_loop_s: float | None = None
+    """One loop's own time; None where whole runs are compared."""
+    spread: float | None = None
+    """The range of the middle half of the blocks, as a share of the median: of the time that is compared."""
+
+
+@dataclass(frozen=True)
+class BenchTimes:
+    """How a bench command was run, and how long that took.
+
+    >>> import fairtrial as ft
+    >>> ft.BenchTimes(compared="gross", startup_s=0.02, startup_share=0.7).sides
+    {}
+    """
+
+    compared: str
+    """`net`: ratios are of the time per loop; `gross`: of whole runs, start-up included."""
+    loops: int | None = None
+    """How often it loops on the base; None if it takes no count."""
+    startup_s: float | None = None
+    """How long the base takes to start and to end; None if that is not known."""
+    startup_spread_s: float | None = None
+    """How far apart times of start-up were."""
+    startup_source: str | None = None
+    """`loops`: from runs of few loops; `interpreter`: its interpreter ran an empty program."""
+    startup_share: float | None = None
+    """Start-up's part of the base's run, from 0 to 1."""
+    sides: dict[str, SideTimes] = field(default_factory=dict)
+    """By side: `base`, or a candidate's id."""
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """What is known of one candidate.
 
@@ -149,6 +201,8 @@ class Evaluation:
     """The candidate that is the same program, and whose result it has."""
     metrics: dict[str, float | None] = field(default_factory=dict)
     """Medians of what was measured: `wall_s`, `cpu_s`, `peak_rss_bytes`."""
+    gross_startup: float | None = None
+    """Start-up's share of the base's run, where whole runs were compared and it is over a third; else None."""
     size: dict[str, int] = field(default_factory=dict)
     """How much it changes: `added`, `removed`, `binary_files`."""
     parent: str | None = None
@@ -165,7 +219,10 @@ class Evaluation:
     def __repr__(self) -> str:
         known = [self.verdict or (self.failure.kind if self.failure else self.state)]
         if self.ratio is not None and self.interval is not None:
-            known.append("{:.2f} [{:.2f}, {:.2f}]".format(self.ratio, *self.interval))
+            ratio, low, high = map(_ratio, (self.ratio, *self.interval))
+            known.append(f"{ratio} [{low}, {high}]")
+        if self.gross_startup is not None:
+            known.append(f"(gross: {self.gross_startup:.0%} start-up)")
         return f"<Evaluation {self.id or '-'} {self.name!r}: {' '.join(known)}>"
 
 
@@ -198,6 +255,8 @@ class EvaluationReport:
     baseline: Baseline
     noise_floor: float | None
     """Half the width of the interval in which the base differs from itself; None if nothing was measured."""
+    benches: dict[str, BenchTimes]
+    """Loop counts, start-up and times of each bench command; empty if nothing was measured."""
     warnings: tuple[str, ...]
     """What people should know."""
     directory: Path
@@ -215,6 +274,7 @@ class EvaluationReport:
             winner=next((one for one in evaluations if winner is not None and one.id == winner), None),
             baseline=_record(Baseline, report["baseline"], quarantined=quarantined),
             noise_floor=report["noise_floor"],
+            benches={name: _bench(bench) for name, bench in (report["measurement"] or {}).get("benches", {}).items()},
             warnings=tuple(report["warnings"]),
             directory=Path(report["spec"]["output"]),
             _text=text,
@@ -266,6 +326,16 @@ def _evaluation(given: dict[str, Any]) -> Evaluation:
         metrics=given["metrics"] or {},
         size=given["size"] or {},
     )
+
+
+def _bench(given: dict[str, Any]) -> BenchTimes:
+    sides = {name: _record(SideTimes, times) for name, times in given.get("sides", {}).items()}
+    return _record(BenchTimes, {"compared": "gross", **given}, sides=sides)
+
+
+def _ratio(value: float) -> str:
+    """A ratio with two digits that say something."""
+    return f"{value:.1e}" if value < 0.01 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
 
 
 def _record(cls: type[T], given: Mapping[str, Any], **known: Any) -> T:

@@ -3,6 +3,7 @@
 mod asking;
 mod base;
 mod baseline;
+mod calibrating;
 mod checklist;
 mod correctness;
 mod counting;

@@ -11,6 +11,11 @@ use crate::measure::{Bench, Confirmation, Judgement, Metric};
 use crate::search::Ledger;
 use crate::stage::{DiffSize, Origin};
 
+mod times;
+
+pub use times::{BenchFacts, Compared, SideTimes, StartupSource};
+pub(crate) use times::{fill, gross_startup};
+
 /// Of the layout of [`EvaluationReport`].
 pub const REPORT_VERSION: u32 = 1;
 /// The JSON schema of `evaluation.json`. It knows every key: others are refused.
@@ -129,7 +134,7 @@ pub struct Measurement {
     pub pinned_to: Vec<usize>,
     /// Why that one, or none.
     pub pinning: String,
-    /// By bench command: how often it looped, and how long it took without looping.
+    /// By bench command: loop counts, start-up, and the times of each side.
     pub benches: BTreeMap<String, BenchFacts>,
     /// Races.
     pub rounds: u32,
@@ -141,15 +146,6 @@ pub struct Measurement {
     pub repeated: u64,
     /// Runs kept though disturbed.
     pub flagged: u64,
-}
-
-/// How a bench command was run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct BenchFacts {
-    /// How often it loops, the same for all sides; none if that is its own affair.
-    pub loops: Option<u64>,
-    /// How long it takes to loop not at all, where that was tried. Never subtracted.
-    pub startup_s: Option<f64>,
 }
 
 /// What is known of one candidate.
@@ -183,6 +179,10 @@ pub struct Evaluation {
     pub tiebreak: Option<Tiebreak>,
     /// Medians of what was measured of it.
     pub metrics: Option<MedianMetrics>,
+    /// Start-up's share of the base's run, where whole runs were compared and it is over a third: the ratio is then one of
+    /// start-up too.
+    #[serde(default)]
+    pub gross_startup: Option<f64>,
     /// How much it changes.
     pub size: Option<DiffSize>,
     /// Whatever its maker wanted to keep with it.
@@ -223,7 +223,7 @@ pub struct CaseCounts {
     pub new: u64,
 }
 
-/// Medians over a candidate's measured runs.
+/// Medians over a candidate's measured runs; where the time per loop is compared, over those of many loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MedianMetrics {
     /// Wall time.

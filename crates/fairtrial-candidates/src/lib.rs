@@ -17,9 +17,10 @@ pub mod stage;
 pub use cases::FailureKind;
 pub use evaluate::{Checklist, EvaluateError, Evaluator, Event, Onset, State};
 pub use evaluation::{
-    BaseFacts, BaselineFacts, BenchFacts, CaseCounts, Costs, Evaluation, EvaluationReport,
-    FunctionProfile, InstructionCount, LineProfile, Machine, Measurement, MedianMetrics,
-    ProfileReport, ProviderFacts, QuarantinedCase, REPORT_SCHEMA, REPORT_VERSION, SideProfile,
-    Tiebreak,
+    BaseFacts, BaselineFacts, BenchFacts, CaseCounts, Compared, Costs, Evaluation,
+    EvaluationReport, FunctionProfile, InstructionCount, LineProfile, Machine, Measurement,
+    MedianMetrics, ProfileReport, ProviderFacts, QuarantinedCase, REPORT_SCHEMA, REPORT_VERSION,
+    SideProfile, SideTimes, StartupSource, Tiebreak,
 };
+pub use report::figures;
 pub use rescore::Rescoring;

@@ -6,8 +6,11 @@
 mod block;
 mod contamination;
 mod looks;
+mod loop_search;
+mod loops;
 mod median;
 mod order;
+mod pair;
 mod race;
 pub(crate) mod random;
 mod rank;
@@ -21,6 +24,9 @@ mod verdict;
 
 pub use contamination::{CALIBRATION_RUNS, Cause, Limits};
 pub use looks::{Look, NoLook, looks};
+pub(crate) use loop_search::{Found, LoopSearch, aim_s};
+pub use loops::{LoopCounts, Slopes};
+pub(crate) use pair::{Pair, cost_per_loop};
 pub use race::{BaseFailed, Counts, Event, Race, Report, Tally};
 pub(crate) use rank::rank;
 pub use rank::{Confirmation, Placing};

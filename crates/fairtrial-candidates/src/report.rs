@@ -4,7 +4,7 @@ mod blocks;
 mod chart;
 mod facts;
 mod failures;
-mod figures;
+pub mod figures;
 mod lineage;
 mod measured;
 mod page;
@@ -13,12 +13,11 @@ mod proposals;
 mod ranking;
 #[cfg(test)]
 mod tests;
+mod times;
 mod words;
 
-use std::collections::BTreeMap;
-
-use crate::evaluation::EvaluationReport;
-use crate::measure::{Metric, Run};
+use crate::evaluation::{BenchFacts, EvaluationReport};
+use crate::measure::{Bench, Metric, Run};
 use blocks::Blocks;
 use chart::Band;
 
@@ -39,19 +38,25 @@ impl EvaluationReport {
         let metric = self.measurement.as_ref().map(|measured| measured.metric);
         let source = Source {
             report: self,
-            blocks: Blocks::of(runs, &self.weights(), metric.unwrap_or(Metric::Wall)),
+            blocks: Blocks::of(runs, &self.benches(), metric.unwrap_or(Metric::Wall)),
             band: (1.0 / (1.0 + min_effect), 1.0 + min_effect),
         };
         page::page(&source)
     }
 
-    /// How much each bench command counts.
-    fn weights(&self) -> BTreeMap<String, f64> {
+    /// How much each bench command counts, and how often each side loops in it.
+    fn benches(&self) -> Vec<Bench> {
         let benches = self.spec["bench"].as_array().into_iter().flatten();
-        let weight = |bench: &serde_json::Value| {
-            let weight = bench["weight"].as_f64().unwrap_or(1.0);
-            Some((bench["name"].as_str()?.to_owned(), weight))
+        let measured = self.measurement.as_ref().map(|measured| &measured.benches);
+        let bench = |bench: &serde_json::Value| {
+            let name = bench["name"].as_str()?.to_owned();
+            let facts = measured.and_then(|benches| benches.get(&name));
+            Some(Bench {
+                weight: bench["weight"].as_f64().unwrap_or(1.0),
+                slopes: facts.map(BenchFacts::slopes).unwrap_or_default(),
+                name,
+            })
         };
-        benches.filter_map(weight).collect()
+        benches.filter_map(bench).collect()
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::cases::{Failure, FailureKind};
 use crate::evaluate::{EvaluateError, State};
-use crate::evaluation::{Evaluation, EvaluationReport, Tiebreak};
+use crate::evaluation::{BenchFacts, Evaluation, EvaluationReport, Measurement, Tiebreak};
 use crate::measure::{
     self, Bench, Counts, Entrant, Metric, Placing, Purpose, Race, Recorded, Report, Run, Settings,
     Side,
@@ -49,7 +49,7 @@ impl EvaluationReport {
             is_other_metric: terms.metric.is_some(),
             settings,
             counts: counts(&spec, &self.evaluations),
-            benches: benches(&spec),
+            benches: looping(benches(&spec), measurement),
             changed_lines: changed_lines(&self.evaluations),
         };
         again.take(rounds.judge(that_count(runs))?);
@@ -255,11 +255,15 @@ fn that_count(runs: &[Run]) -> Vec<Run> {
     for run in runs {
         let order = &run.order;
         let is_calibration = order.series.purpose == Purpose::Calibration;
-        if is_calibration && !begun.insert((order.series.clone(), order.bench.clone(), order.block))
-        {
+        let place = (
+            order.series.clone(),
+            order.bench.clone(),
+            (order.block, order.loops),
+        );
+        if is_calibration && !begun.insert(place.clone()) {
             kept.retain(|other| other.order.series.round != order.series.round);
             begun.retain(|(series, ..)| series.round != order.series.round);
-            begun.insert((order.series.clone(), order.bench.clone(), order.block));
+            begun.insert(place);
         }
         kept.push(run.clone());
     }
@@ -270,6 +274,7 @@ fn benches(spec: &Spec) -> Vec<Bench> {
     let bench = |name: &String, weight| Bench {
         name: name.clone(),
         weight,
+        ..Bench::default()
     };
     match &spec.bench {
         spec::Bench::None => Vec::new(),
@@ -283,6 +288,15 @@ fn benches(spec: &Spec) -> Vec<Bench> {
             .map(|test| bench(&test.name, 1.0))
             .collect(),
     }
+}
+
+/// With the loop counts that the runs were made with. Reports of older versions have none: their runs are whole.
+fn looping(mut benches: Vec<Bench>, measurement: &Measurement) -> Vec<Bench> {
+    for bench in &mut benches {
+        let facts = measurement.benches.get(&bench.name);
+        bench.slopes = facts.map(BenchFacts::slopes).unwrap_or_default();
+    }
+    benches
 }
 
 /// Of a candidate that stands for one that was counted, the count is that one's.

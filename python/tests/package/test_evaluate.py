@@ -141,6 +141,28 @@ def test_the_fastest_is_the_winner_and_can_be_judged_again(project):
         with pytest.raises(ValueError, match=next(iter(terms))):
             report.rescore(**terms)
     assert repr(quick).startswith(f"<Evaluation {quick.id} 'short': faster 0.")
+    bench = report.benches["all"]
+    assert (bench.compared, bench.startup_s, quick.gross_startup) == ("gross", None, None)
+    assert bench.sides["base"].gross_s > bench.sides[quick.id].gross_s > 0
+
+
+def test_times_of_each_side_are_in_the_report(project):
+    """FA-22: a command that loops is compared by the time per loop, and both runs are told"""
+    project.rivals({"name": "short", "files": {"answer.sh": "echo 42 # at once\n"}})
+    (project.repo / "answer.sh").write_text("sleep 0.01\necho 42\n")
+    command = "sleep 0.1; for n in $(seq {loops}); do sh answer.sh > /dev/null; done"
+    measure = {"max_blocks": 6, "confirm": False, "pin": "off", "repeats": 0}
+    report = ft.evaluate(project.spec(bench=[{"name": "loops", "command": command, "loops": "auto"}], measure=measure))
+    (short,) = report.evaluations
+    bench = report.benches["loops"]
+    assert (bench.compared, bench.startup_source, short.gross_startup) == ("net", "loops", None)
+    assert bench.startup_s > 0.09 and 0 < bench.startup_share < 1
+    base, own = bench.sides["base"], bench.sides[short.id]
+    assert set(bench.sides) == {"base", short.id} and base.low_loops == own.low_loops == 0
+    for times in (base, own):
+        assert times.gross_s > times.startup_s > 0.09 and times.gross_s > times.net_s > 0
+        assert times.per_loop_s == pytest.approx(times.net_s / times.loops) and times.blocks > 0
+    assert base.per_loop_s > 0.01
 
 
 # -- what is refused

@@ -13,7 +13,7 @@ use super::telling::Telling;
 use super::turns::Turns;
 use crate::cases::{Failure, FailureKind};
 use crate::evaluation::BenchFacts;
-use crate::measure::{self, Bench, Measured, Race, Run, RunOrder, SeriesId, Side};
+use crate::measure::{self, Bench, Measured, Race, Run, RunOrder, SeriesId, Side, Slopes};
 use crate::spec::{Command, Fault, Place};
 use crate::stage::TreePath;
 
@@ -25,6 +25,8 @@ pub(crate) struct BenchErrand {
     pub(crate) weight: f64,
     /// `None` loops: found out by trying.
     pub(crate) loops: Option<u32>,
+    /// Loop counts of each side, where the time per loop is compared.
+    pub(crate) slopes: Slopes,
     pub(crate) timeout: Duration,
     pub(crate) cwd: Option<TreePath>,
     pub(crate) env: BTreeMap<String, String>,
@@ -36,7 +38,7 @@ pub(crate) struct BenchErrand {
 
 impl BenchErrand {
     /// It cannot be run on the base: an end of the whole, in one line (CA-76).
-    fn fails_in_base(&self, why: &str) -> EvaluateError {
+    pub(super) fn fails_in_base(&self, why: &str) -> EvaluateError {
         EvaluateError::Bench(Fault {
             place: self.place.clone(),
             code: "bench",
@@ -46,6 +48,12 @@ impl BenchErrand {
             ),
             hint: "mend it, and give the same command again".to_owned(),
         })
+    }
+
+    /// Takes loop counts that were found.
+    pub(super) fn take(&mut self, facts: &BenchFacts) {
+        self.loops = facts.loops.and_then(|loops| u32::try_from(loops).ok());
+        self.slopes = facts.slopes();
     }
 
     /// Whether a code other than 0 is as good.
@@ -79,7 +87,7 @@ pub(crate) struct Track<'a> {
 }
 
 /// How often the engine's own failure is forgiven (CA-56).
-const RETRIES: u32 = 2;
+pub(super) const RETRIES: u32 = 2;
 
 impl Track<'_> {
     /// Runs a race, block after block, for as long as it asks for runs.
@@ -132,7 +140,7 @@ impl Track<'_> {
         let mut tries = 0;
         loop {
             match self
-                .run_once(bench, tree, bench.loops, order.hash_seed)
+                .run_once(bench, tree, order.loops.or(bench.loops), order.hash_seed)
                 .await
             {
                 Ok((measured, reported)) => {
@@ -158,7 +166,7 @@ impl Track<'_> {
     }
 
     /// One fresh process in a fresh workspace, and whether it wrote to standard output. An error is not the candidate's.
-    async fn run_once(
+    pub(super) async fn run_once(
         &self,
         bench: &BenchErrand,
         tree: &Tree,
@@ -219,53 +227,6 @@ impl Track<'_> {
             .map(|(cpu_s, wall_s)| cpu_s / wall_s.max(1e-9));
         Ok((share.unwrap_or(0.0), reported))
     }
-
-    /// How often a bench command is to loop so that a run takes long enough to be measured and no longer (CA-64).
-    pub(crate) async fn calibrate(&self, bench: &BenchErrand) -> Result<BenchFacts, EvaluateError> {
-        let held = self.turns.exclusive("calibration").await;
-        let _held = held.map_err(EvaluateError::attempting("measuring"))?;
-        let base = &self.trees[&Side::Base];
-        let timed = async |loops: u32| -> Result<f64, EvaluateError> {
-            let ran = self.run_once(bench, base, Some(loops), 0).await;
-            let (measured, _) = ran.map_err(|why| bench.fails_in_base(&why))?;
-            match (measured.failed, measured.wall_s) {
-                (None, Some(wall_s)) => Ok(wall_s),
-                (Some(why), _) => Err(bench.fails_in_base(&why)),
-                (None, None) => Err(bench.fails_in_base("no time was measured")),
-            }
-        };
-        let startup_s = timed(0).await.ok();
-        let mut loops = 1_u32;
-        loop {
-            let wall_s = timed(loops).await?;
-            let next = next_loops(loops, wall_s, startup_s.unwrap_or(0.0));
-            if next == loops {
-                return Ok(BenchFacts {
-                    loops: Some(u64::from(loops)),
-                    startup_s,
-                });
-            }
-            loops = next;
-        }
-    }
-}
-
-/// What a run should take at least, and at most.
-const AIM_S: std::ops::RangeInclusive<f64> = 0.050..=0.200;
-
-/// A few loops more, until a run is long enough; the same number when it is.
-fn next_loops(loops: u32, wall_s: f64, startup_s: f64) -> u32 {
-    if wall_s >= *AIM_S.start() || loops == u32::MAX {
-        return loops;
-    }
-    // What loops cost is what counts; a first guess from a short run may be far off, so it grows tenfold at most.
-    let each_s = ((wall_s - startup_s) / f64::from(loops)).max(1e-9);
-    let wanted = (0.1 - startup_s.min(0.05)) / each_s;
-    let most = f64::from(loops) * 10.0;
-    (wanted
-        .min(most)
-        .ceil()
-        .clamp(f64::from(loops) + 1.0, f64::from(u32::MAX))) as u32
 }
 
 fn is_same_block(one: &RunOrder, other: &RunOrder) -> bool {
@@ -374,39 +335,7 @@ pub(crate) fn benches(errands: &[BenchErrand]) -> Vec<Bench> {
     let bench = |errand: &BenchErrand| Bench {
         name: errand.name.clone(),
         weight: errand.weight,
+        slopes: errand.slopes.clone(),
     };
     errands.iter().map(bench).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// CA-64
-    #[test]
-    fn loops_grow_until_a_run_is_long_enough() {
-        for (each_s, startup_s) in [
-            (1e-6, 0.02),
-            (0.01, 0.0),
-            (0.3, 0.1),
-            (1e-4, 0.045),
-            (1e-8, 0.06),
-        ] {
-            let mut loops = 1;
-            let wall = |loops: u32| startup_s + each_s * f64::from(loops);
-            let mut tries = 0;
-            while next_loops(loops, wall(loops), startup_s) != loops {
-                loops = next_loops(loops, wall(loops), startup_s);
-                tries += 1;
-                assert!(tries < 20, "{each_s} {startup_s}: {loops}");
-            }
-            assert!(wall(loops) >= *AIM_S.start());
-            let longest = AIM_S.end().max(wall(1)) * 1.01;
-            assert!(
-                wall(loops) <= longest,
-                "{each_s} {startup_s}: {}",
-                wall(loops)
-            );
-        }
-    }
 }

@@ -1,10 +1,12 @@
 //! The correct candidates measured against the base and each other, round after round.
 
+mod counts;
+
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use fairtrial_exec::{Pin, Pinning, Surroundings, Usable, keep_off};
+use fairtrial_exec::{Pin, Pinning, Surroundings, keep_off};
 
 use super::baseline::BaseRuns;
 use super::correctness::Checking;
@@ -19,7 +21,8 @@ use super::scene::Scene;
 use crate::cases::{Failure, FailureKind};
 use crate::evaluation::{BenchFacts, InstructionCount};
 use crate::measure::{
-    self, Counts, Entrant, Metric, Placing, Race, Recorded, Report, Run, Settings, Side, Tally,
+    self, Counts, Entrant, Metric, Placing, Race, Recorded, Report, Run, Settings, Side, Slopes,
+    Tally,
 };
 use crate::spec::{self, Bench, Loops, Spec};
 
@@ -120,6 +123,7 @@ impl Races {
         let entrants: Vec<Entrant> = ids.iter().filter_map(|id| entrant(field, id)).collect();
         self.make_trees(&entrants, scene, field).await;
         self.calibrate(scene).await?;
+        self.calibrate_entrants(&entrants, scene).await?;
         let mut race = self.race(round, entrants.clone())?;
         let runs_before = match same_race(scene, round, &entrants) {
             Some(before) => {
@@ -270,72 +274,6 @@ impl Races {
         }
     }
 
-    fn recall_loops(&mut self, past: &Past) {
-        for (bench, facts) in &past.benches {
-            if let Some(command) = self
-                .commands
-                .iter_mut()
-                .find(|command| command.name == *bench)
-            {
-                command.loops = facts.loops.and_then(|loops| u32::try_from(loops).ok());
-                self.facts.insert(bench.clone(), facts.clone());
-            }
-        }
-    }
-
-    /// Finds how often each bench command loops: once, and the same for all sides and rounds.
-    async fn calibrate(&mut self, scene: &mut Scene) -> Result<(), EvaluateError> {
-        if std::mem::replace(&mut self.calibrated, true) {
-            return Ok(());
-        }
-        self.recall_loops(&scene.past);
-        for number in 0..self.commands.len() {
-            let command = &self.commands[number];
-            let name = command.name.clone();
-            if self.facts.contains_key(&name) {
-                continue;
-            }
-            let facts = match command.loops {
-                Some(loops) => BenchFacts {
-                    loops: Some(u64::from(loops)),
-                    startup_s: None,
-                },
-                None => {
-                    let checking = Arc::clone(&scene.checking);
-                    self.track(&checking).calibrate(command).await?
-                }
-            };
-            scene.telling.keep(&Record::Calibrated {
-                bench: name.clone(),
-                facts: facts.clone(),
-            })?;
-            self.commands[number].loops = facts.loops.and_then(|loops| u32::try_from(loops).ok());
-            self.facts.insert(name, facts);
-        }
-        self.choose_processors(scene).await
-    }
-
-    /// Decides where measured processes run (CA-73).
-    async fn choose_processors(&mut self, scene: &Scene) -> Result<(), EvaluateError> {
-        let (mut busiest, mut reporting) = (0.0_f64, BTreeSet::new());
-        for command in &self.commands {
-            let (busy, reports) = self.track(&scene.checking).try_on_base(command).await?;
-            busiest = busiest.max(busy);
-            if reports {
-                reporting.insert(command.name.clone());
-            }
-        }
-        let pin = match scene.checking.ground.can_pin() {
-            true => &self.pin,
-            false => &Pin::Off,
-        };
-        let pinning = Pinning::choose(pin, &Usable::now(), busiest);
-        let pinning = pinning.map_err(|error| EvaluateError::Failed(error.to_string()))?;
-        self.surroundings = Surroundings::of(measured_on(Some(&pinning)));
-        (self.pinning, self.reporting) = (Some(pinning), reporting);
-        Ok(())
-    }
-
     fn track<'a>(&'a self, checking: &'a Checking) -> Track<'a> {
         Track {
             ground: &checking.ground,
@@ -452,6 +390,7 @@ fn bench_commands(spec: &Spec, base: &BaseRuns) -> Vec<BenchErrand> {
                     Loops::Fixed(loops) => Some(loops),
                     Loops::Auto => None,
                 },
+                slopes: Slopes::default(),
                 timeout: bench.timeout,
                 cwd: bench.cwd.clone(),
                 env: bench.env.clone(),
@@ -468,6 +407,7 @@ fn bench_commands(spec: &Spec, base: &BaseRuns) -> Vec<BenchErrand> {
                 command: test.command.clone(),
                 weight: 1.0,
                 loops: Some(1),
+                slopes: Slopes::default(),
                 timeout: test.timeout,
                 cwd: test.cwd.clone(),
                 env: test.env.clone(),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::correctness::{Checked, Tested};
 use crate::evaluation::{BaseFacts, BenchFacts, InstructionCount, Machine, ProviderFacts};
-use crate::measure::Metric;
+use crate::measure::{LoopCounts, Metric};
 use crate::search;
 
 /// Of the journal's layout.
@@ -37,6 +37,12 @@ pub(crate) enum Record {
     Checked { id: String, checked: Checked },
     /// A bench command's loops were found.
     Calibrated { bench: String, facts: BenchFacts },
+    /// How often a candidate loops in a bench command was found.
+    Looped {
+        bench: String,
+        id: String,
+        counts: LoopCounts,
+    },
     /// A race begins: its runs are in another file.
     Race {
         round: u32,
@@ -116,6 +122,10 @@ impl FromIterator<Record> for Past {
                 }
                 Record::Calibrated { bench, facts } => {
                     past.benches.insert(bench, facts);
+                }
+                Record::Looped { bench, id, counts } => {
+                    let facts = past.benches.entry(bench).or_default();
+                    facts.sides.entry(id).or_default().set_counts(counts);
                 }
                 Record::Race {
                     round,

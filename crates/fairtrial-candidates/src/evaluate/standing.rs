@@ -11,9 +11,9 @@ use super::racing::Races;
 use crate::cases::Baseline;
 use crate::evaluation::{
     BaselineFacts, Costs, Evaluation, EvaluationReport, Measurement, MedianMetrics,
-    QuarantinedCase, REPORT_VERSION, Tiebreak,
+    QuarantinedCase, REPORT_VERSION, Tiebreak, fill, gross_startup,
 };
-use crate::measure::{Placing, Run, Side};
+use crate::measure::{Placing, Purpose, Run, RunOrder, Side};
 use crate::spec::Spec;
 use crate::stage::Lineage;
 
@@ -22,9 +22,17 @@ pub(crate) fn report(spec: &Spec, course: &Course<'_>) -> Result<EvaluationRepor
     let scene = &*course.scene;
     let races = course.races.as_ref().filter(|races| races.last.is_some());
     let ranking = races.map_or_else(Vec::new, Races::ranking);
-    let medians = medians(&scene.telling.runs()?);
+    let runs = scene.telling.runs()?;
+    let measurement = races.map(|races| measurement(races, &runs));
+    let gross_startup = measurement
+        .as_ref()
+        .and_then(|measured| gross_startup(&measured.benches));
+    let medians = medians(&runs);
     let last = races.and_then(|races| races.last.as_ref());
-    let standings = Standings::new(&course.field, &ranking, races);
+    let standings = Standings {
+        gross_startup,
+        ..Standings::new(&course.field, &ranking, races)
+    };
     let winner = last.and_then(|last| last.winner.as_deref());
     let ledger = course.search.ledger();
     Ok(EvaluationReport {
@@ -38,7 +46,7 @@ pub(crate) fn report(spec: &Spec, course: &Course<'_>) -> Result<EvaluationRepor
         aa_failed: last.is_some_and(|last| last.aa_failed),
         winner: winner.and_then(|id| standings.representative(id)),
         evaluations: standings.evaluations(&medians),
-        measurement: races.map(measurement),
+        measurement,
         profile: None,
         proposals: spec.search.as_ref().map(|_| ledger),
         costs: Costs {
@@ -70,7 +78,9 @@ fn baseline(baseline: &Baseline, runs: u32) -> BaselineFacts {
     }
 }
 
-fn measurement(races: &Races) -> Measurement {
+fn measurement(races: &Races, runs: &[Run]) -> Measurement {
+    let mut benches = races.facts.clone();
+    fill(&mut benches, runs);
     Measurement {
         metric: races.metric(),
         counters: races.no_counters(),
@@ -79,7 +89,7 @@ fn measurement(races: &Races) -> Measurement {
             .pinning
             .as_ref()
             .map_or_else(String::new, ToString::to_string),
-        benches: races.facts.clone(),
+        benches,
         rounds: races.rounds,
         runs: races.tally.runs,
         blocks: races.tally.blocks,
@@ -95,6 +105,8 @@ struct Standings<'a> {
     races: Option<&'a Races>,
     /// By candidate: its place in the ranking, or that of an equal which it stands for.
     places: HashMap<Number, usize>,
+    /// Start-up's share of whole runs, if ratios are to be marked for it.
+    gross_startup: Option<f64>,
 }
 
 impl<'a> Standings<'a> {
@@ -111,6 +123,7 @@ impl<'a> Standings<'a> {
             ranking,
             races,
             places,
+            gross_startup: None,
         }
     }
 
@@ -177,6 +190,9 @@ impl<'a> Standings<'a> {
             confirmation: placing.and_then(|placing| placing.confirmation.clone()),
             tiebreak: placing.and_then(|placing| self.tiebreak(placing)),
             metrics: side.and_then(|side| medians.get(&side).copied()),
+            gross_startup: placing
+                .and_then(|placing| placing.judgement.as_ref())
+                .and(self.gross_startup),
             size: entry.staged.as_ref().map(|staged| staged.size),
             meta: entry.meta.clone(),
         }
@@ -191,10 +207,29 @@ impl Standings<'_> {
     }
 }
 
-/// Medians of what was measured of each side, calibration apart.
+/// Medians of what was measured of each side, calibration and runs of few loops apart.
 fn medians(runs: &[Run]) -> HashMap<Side, MedianMetrics> {
+    let mut most: HashMap<(&Side, &str), Option<u32>> = HashMap::new();
+    for RunOrder {
+        side, bench, loops, ..
+    } in runs.iter().map(|run| &run.order)
+    {
+        let most = most.entry((side, bench)).or_default();
+        *most = (*most).max(*loops);
+    }
+    let counts = |run: &&Run| {
+        let RunOrder {
+            side,
+            bench,
+            loops,
+            series,
+            ..
+        } = &run.order;
+        let is_race = series.purpose != Purpose::Calibration;
+        is_race && run.measured.failed.is_none() && most[&(side, &**bench)] == *loops
+    };
     let mut by_side: HashMap<Side, Vec<&Run>> = HashMap::new();
-    for run in runs.iter().filter(|run| run.measured.failed.is_none()) {
+    for run in runs.iter().filter(counts) {
         by_side.entry(run.order.side.clone()).or_default().push(run);
     }
     let of = |runs: &[&Run], metric: fn(&Run) -> Option<f64>| {

@@ -1,5 +1,6 @@
-//! The machine's lock as an evaluation takes it: who waits for another says so, and how long is counted (CA-62).
+//! The machine's lock as an evaluation takes it: a wait for another evaluation is told once, and its time is counted (CA-62).
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ pub(crate) struct Turns {
     lock: MachineLock,
     audience: Audience,
     waits: Waits,
+    /// Processes that were waited for: two evaluations take turns block by block, and tests wait several at a time.
+    told: Mutex<BTreeSet<Option<u32>>>,
 }
 
 impl Turns {
@@ -22,6 +25,7 @@ impl Turns {
             lock,
             audience,
             waits: Waits::default(),
+            told: Mutex::default(),
         }
     }
 
@@ -46,9 +50,16 @@ impl Turns {
     }
 
     fn wait(&self, holder: &Holder) -> Waiting<'_> {
-        self.audience.tell(Event::LockWait {
-            holder: shown(holder),
-        });
+        let is_new = self
+            .told
+            .lock()
+            .expect("nothing panics under the lock")
+            .insert(holder.pid);
+        if is_new {
+            self.audience.tell(Event::LockWait {
+                holder: shown(holder),
+            });
+        }
         self.waits.begin(Instant::now());
         Waiting(&self.waits)
     }
@@ -116,6 +127,31 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// CA-62: other labels of the same process are no other wait.
+    #[test]
+    fn a_wait_for_a_process_is_told_once_however_often_it_happens() {
+        let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let turns = Turns::new(MachineLock::at("/nowhere"), Audience(sender));
+        let holder = |pid, label: String| Holder {
+            pid: Some(pid),
+            label: Some(label),
+        };
+        for block in 0..26 {
+            let waiting = turns.wait(&holder(7, format!("1/race/1 block {block}")));
+            let _beside = turns.wait(&holder(7, "tests".to_owned()));
+            drop(waiting);
+        }
+        drop(turns.wait(&holder(8, "tests".to_owned())));
+        let mut holders = Vec::new();
+        while let Ok(Event::LockWait { holder }) = told.try_recv() {
+            holders.push(holder);
+        }
+        assert_eq!(
+            holders,
+            ["1/race/1 block 0 (process 7)", "tests (process 8)"]
+        );
+    }
 
     /// CA-62
     #[test]

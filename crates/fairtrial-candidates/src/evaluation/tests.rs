@@ -227,6 +227,7 @@ fn counts_of_several_bench_commands_are_weighed_as_times_are() {
     let benches = [("x", 3.0), ("y", 1.0)].map(|(name, weight)| Bench {
         name: name.to_owned(),
         weight,
+        ..Bench::default()
     });
     let count = |x: u64, y: u64| InstructionCount {
         instructions: [("x".to_owned(), x), ("y".to_owned(), y)].into(),

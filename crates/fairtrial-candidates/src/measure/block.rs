@@ -1,9 +1,11 @@
-//! One block: every remaining side once per bench command, and repeats of what was disturbed.
+//! One block: every remaining side per bench command, and repeats of what was disturbed. A side runs once; where the time
+//! per loop is compared twice, with few loops and with many.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::contamination::Limits;
-use super::order::{hash_seed, order};
+use super::contamination::{Cause, Limits};
+use super::order::{few_loops_first, hash_seed, order};
+use super::pair::Pair;
 use super::run::{Measured, Metric, Run, RunOrder, SeriesId, Side};
 use super::settings::{Bench, Terms};
 
@@ -27,13 +29,21 @@ pub(crate) struct Block {
 
 #[derive(Clone, Debug, Default)]
 struct Kept {
-    own: Option<Run>,
-    partner: Option<Run>,
+    own: Pair,
+    partner: Pair,
 }
 
 impl Kept {
+    /// The base's runs beside a repeat; none of an earlier repeat.
+    fn partner(&self) -> Option<&Pair> {
+        let is_beside =
+            self.partner.repeat().is_some() && self.partner.repeat() == self.own.repeat();
+        is_beside.then_some(&self.partner)
+    }
+
     fn runs(&self) -> impl Iterator<Item = &Run> {
-        self.own.iter().chain(&self.partner)
+        let partner = self.partner().into_iter().flat_map(Pair::runs);
+        self.own.runs().chain(partner)
     }
 
     fn is_disturbed(&self) -> bool {
@@ -41,8 +51,16 @@ impl Kept {
     }
 
     fn repeat(&self) -> u32 {
-        self.own.as_ref().map_or(0, |run| run.order.repeat)
+        self.own.repeat().unwrap_or(0)
     }
+}
+
+/// What is usual of one bench command's runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BenchLimits {
+    /// Of runs of few loops, where there are any.
+    pub(crate) low: Limits,
+    pub(crate) high: Limits,
 }
 
 /// The logarithms of a side's costs over the base's, of one block.
@@ -50,6 +68,8 @@ impl Kept {
 pub(crate) struct Ratios {
     pub(crate) main: f64,
     pub(crate) cpu: Option<f64>,
+    /// The loops of either side took no measurable time.
+    pub(crate) is_bound: bool,
 }
 
 /// What a block gave.
@@ -88,17 +108,25 @@ impl Block {
     }
 
     /// Takes the result of [`Block::next`].
-    pub(crate) fn record(&mut self, terms: &Terms, limits: &[Limits], measured: Measured) -> Run {
+    pub(crate) fn record(
+        &mut self,
+        terms: &Terms,
+        limits: &[BenchLimits],
+        measured: Measured,
+    ) -> Run {
         let (bench, order) = self.queue.pop_front().expect("a run was asked for");
-        let contamination = limits
-            .get(bench)
-            .map_or_else(Vec::new, |limits| limits.exceeded(&measured));
-        let run = Run {
+        let is_low = terms.benches[bench].slopes.is_low(&order);
+        let limits = limits.get(bench).map(|limits| match is_low {
+            true => limits.low,
+            false => limits.high,
+        });
+        let contamination = limits.map_or_else(Vec::new, |limits| limits.exceeded(&measured));
+        let mut run = Run {
             order,
             measured,
             contamination,
         };
-        self.keep(terms, bench, &run);
+        self.keep(terms, bench, &mut run);
         if self.queue.is_empty() {
             self.queue_repeats(terms);
         }
@@ -130,27 +158,27 @@ impl Block {
         }
     }
 
-    fn keep(&mut self, terms: &Terms, bench: usize, run: &Run) {
+    /// The later run of a pair whose difference is not above 0 is marked as disturbed.
+    fn keep(&mut self, terms: &Terms, bench: usize, run: &mut Run) {
         let side = run.order.side.clone();
-        if let Some(partner_of) = run.order.partner_of.clone() {
-            self.kept.entry((bench, partner_of)).or_default().partner = Some(run.clone());
-            return;
-        }
         if let (Side::Candidate(id), Some(why)) = (&side, terms.failure(&run.measured)) {
             self.failed.insert(id.clone(), why);
             self.forget(&side);
             return;
         }
-        let kept = Kept {
-            own: Some(run.clone()),
-            // A repeat alone keeps the partner that may have run before it; one with the whole block has none.
-            partner: self
-                .kept
-                .remove(&(bench, side.clone()))
-                .and_then(|kept| kept.partner)
-                .filter(|partner| partner.order.repeat == run.order.repeat),
+        let slopes = &terms.benches[bench].slopes;
+        let (is_low, counts) = (slopes.is_low(&run.order), slopes.of(&side));
+        let cell = (bench, run.order.partner_of.clone().unwrap_or(side));
+        let kept = self.kept.entry(cell).or_default();
+        let pair = match run.order.partner_of {
+            Some(_) => &mut kept.partner,
+            None => &mut kept.own,
         };
-        self.kept.insert((bench, side), kept);
+        pair.put(run.clone(), is_low);
+        if pair.has_no_net(counts, terms.metric) {
+            run.contamination.push(Cause::NoNetTime);
+            pair.put(run.clone(), is_low);
+        }
     }
 
     fn forget(&mut self, side: &Side) {
@@ -189,7 +217,7 @@ impl Block {
                 &sides,
             );
             for side in drawn {
-                self.push(terms, bench, side, repeat, None);
+                self.push_pair(terms, bench, &side, repeat, None);
             }
         }
     }
@@ -199,52 +227,73 @@ impl Block {
         let pair = [Side::Base, side.clone()];
         for drawn in order(terms.seed, &self.series, (self.number, repeat), name, &pair) {
             let partner_of = (drawn == Side::Base).then(|| side.clone());
-            self.push(terms, bench, drawn, repeat, partner_of);
+            self.push_pair(terms, bench, &drawn, repeat, partner_of.as_ref());
         }
     }
 
-    fn push(
+    /// A side's run of the whole program, or its runs of few loops and of many.
+    fn push_pair(
         &mut self,
         terms: &Terms,
         bench: usize,
-        side: Side,
+        side: &Side,
         repeat: u32,
-        partner_of: Option<Side>,
+        partner_of: Option<&Side>,
     ) {
-        let order = RunOrder {
-            series: self.series.clone(),
-            block: self.number,
-            position: self.positions,
-            side,
-            bench: terms.benches[bench].name.clone(),
-            hash_seed: self.hash_seed,
-            repeat,
-            partner_of,
+        let Bench { name, slopes, .. } = &terms.benches[bench];
+        let loops = match slopes.of(side) {
+            None => vec![None],
+            Some(counts) => {
+                let place = (self.number, repeat);
+                let mut both = vec![Some(counts.low), Some(counts.high)];
+                if !few_loops_first(terms.seed, &self.series, place, name) {
+                    both.reverse();
+                }
+                both
+            }
         };
-        self.positions += 1;
-        self.queue.push_back((bench, order));
+        for loops in loops {
+            let order = RunOrder {
+                series: self.series.clone(),
+                block: self.number,
+                position: self.positions,
+                side: side.clone(),
+                bench: name.clone(),
+                hash_seed: self.hash_seed,
+                repeat,
+                partner_of: partner_of.cloned(),
+                loops,
+            };
+            self.positions += 1;
+            self.queue.push_back((bench, order));
+        }
     }
 
     fn ratios(&self, terms: &Terms, side: &Side) -> Option<Ratios> {
+        let (main, is_bound) = self.ratio(terms, side, terms.metric)?;
+        let cpu = self.ratio(terms, side, Metric::Cpu);
         Some(Ratios {
-            main: self.ratio(terms, side, terms.metric)?,
-            cpu: self.ratio(terms, side, Metric::Cpu),
+            main,
+            cpu: cpu.filter(|(_, is_bound)| !is_bound).map(|(cpu, _)| cpu),
+            is_bound,
         })
     }
 
-    /// CA-66: ln(t_side / t_base), weighted over bench commands.
-    fn ratio(&self, terms: &Terms, side: &Side, metric: Metric) -> Option<f64> {
-        let (mut sum, mut weights) = (0.0, 0.0);
-        for (bench, Bench { weight, .. }) in terms.benches.iter().enumerate() {
+    /// CA-66: ln(t_side / t_base), weighted over bench commands; and whether any of it is only a bound.
+    fn ratio(&self, terms: &Terms, side: &Side, metric: Metric) -> Option<(f64, bool)> {
+        let (mut sum, mut weights, mut is_bound) = (0.0, 0.0, false);
+        for (bench, Bench { weight, slopes, .. }) in terms.benches.iter().enumerate() {
             let kept = self.kept.get(&(bench, side.clone()))?;
-            let base = match &kept.partner {
+            let base = match kept.partner() {
                 Some(partner) => partner,
-                None => self.kept.get(&(bench, Side::Base))?.own.as_ref()?,
+                None => &self.kept.get(&(bench, Side::Base))?.own,
             };
-            let own = kept.own.as_ref()?.measured.value(metric)?;
-            sum += weight * (own / base.measured.value(metric)?).ln();
+            let own = kept.own.cost(slopes.of(side), metric)?;
+            let base = base.cost(slopes.of(&Side::Base), metric)?;
+            sum += weight * (own.value / base.value).ln();
             weights += weight;
+            is_bound |= own.is_bound || base.is_bound;
         }
-        Some(sum / weights)
+        Some((sum / weights, is_bound))
     }
 }

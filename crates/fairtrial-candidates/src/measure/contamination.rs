@@ -23,6 +23,8 @@ pub enum Cause {
     Pressure,
     /// Wall time without CPU time.
     Idle,
+    /// The run of many loops took no longer than that of few: their difference says nothing.
+    NoNetTime,
 }
 
 /// What a run may show before it counts as disturbed: switches, and shares of its wall time.
@@ -78,6 +80,7 @@ fn reading(run: &Measured, cause: Cause) -> Option<f64> {
         Cause::Pressure => Some(run.pressure_s? / wall?),
         // Several threads use more CPU time than wall time.
         Cause::Idle => Some(((wall? - run.cpu_s()?) / wall?).max(0.0)),
+        Cause::NoNetTime => None, // of two runs, not of one
     }
 }
 

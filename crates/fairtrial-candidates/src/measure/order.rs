@@ -37,6 +37,18 @@ pub(crate) fn order(
     drawn
 }
 
+/// Whether each side's run of few loops comes before that of many, in one bench command of one block. The same for all
+/// sides of the block: a drift of the machine then changes their net times alike.
+pub(crate) fn few_loops_first(
+    seed: u64,
+    series: &SeriesId,
+    (block, repeat): (u32, u32),
+    bench: &str,
+) -> bool {
+    let numbers = [block.into(), repeat.into()];
+    Random::stream(seed, &format!("loops {series} {bench}"), &numbers).coin()
+}
+
 /// The hash seed of a block; no two blocks of a series have the same.
 pub(crate) fn hash_seed(seed: u64, series: &SeriesId, block: u32) -> u32 {
     let start = Random::stream(seed, &format!("hash seed {series}"), &[]).u64() as u32;

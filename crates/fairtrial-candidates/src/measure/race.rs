@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::block::Block;
+use super::block::{BenchLimits, Block};
 use super::contamination::{CALIBRATION_RUNS, Limits};
 use super::looks::{Look, NoLook, looks};
 use super::order::hash_seed;
@@ -35,7 +35,7 @@ pub struct BaseFailed {
 /// ```
 /// use fairtrial_candidates::measure::{Bench, Entrant, Measured, Race, Settings, Side};
 ///
-/// let benches = vec![Bench { name: "topo".to_owned(), weight: 1.0 }];
+/// let benches = vec![Bench { name: "topo".to_owned(), weight: 1.0, ..Bench::default() }];
 /// let entrants = vec![Entrant { id: "c-91ab03".to_owned(), changed_lines: 13 }];
 /// let mut race = Race::new(Settings::default(), 1, benches, entrants)?;
 /// while let Some(order) = race.next_run() {
@@ -54,8 +54,8 @@ pub struct Race {
     entrants: Vec<Entrant>,
     looks: Vec<Look>,
     /// One per bench command; none while calibrating.
-    limits: Vec<Limits>,
-    calibration: Vec<Measured>,
+    limits: Vec<BenchLimits>,
+    calibration: Vec<Run>,
     stage: Stage,
     /// The series that counts.
     raced: Option<Series>,
@@ -105,8 +105,10 @@ impl Race {
             events: Vec::new(),
             entrants,
         };
-        if !race.entrants.is_empty() && !race.terms.benches.is_empty() {
-            race.stage = Stage::Calibrating(race.calibration_run(0));
+        if let Some(first) = race.calibration_order(0)
+            && !race.entrants.is_empty()
+        {
+            race.stage = Stage::Calibrating(first);
         }
         Ok(race)
     }
@@ -179,40 +181,69 @@ impl Race {
         }
     }
 
-    fn calibration_run(&self, done: u32) -> RunOrder {
+    /// Of all runs that show what is usual, the one after so many; none once all were made.
+    fn calibration_order(&self, done: usize) -> Option<RunOrder> {
         let series = self.series(Purpose::Calibration, 1);
-        let block = done % CALIBRATION_RUNS + 1;
-        RunOrder {
-            block,
-            position: 0,
-            side: Side::Base,
-            bench: self.terms.benches[(done / CALIBRATION_RUNS) as usize]
-                .name
-                .clone(),
-            hash_seed: hash_seed(self.terms.seed, &series, block),
-            repeat: 0,
-            partner_of: None,
-            series,
-        }
+        let benches = self.terms.benches.iter();
+        let mut orders = benches.flat_map(|bench| {
+            let counts = bench.slopes.of(&Side::Base);
+            let loops = match counts {
+                None => vec![None],
+                Some(counts) => vec![Some(counts.low), Some(counts.high)],
+            };
+            let series = &series;
+            (1..=CALIBRATION_RUNS).flat_map(move |block| {
+                let loops = loops.clone().into_iter().zip(0..);
+                loops.map(move |(loops, position)| RunOrder {
+                    block,
+                    position,
+                    side: Side::Base,
+                    bench: bench.name.clone(),
+                    hash_seed: hash_seed(self.terms.seed, series, block),
+                    repeat: 0,
+                    partner_of: None,
+                    loops,
+                    series: series.clone(),
+                })
+            })
+        });
+        orders.nth(done)
     }
 
-    /// Each bench command has limits of its own: what is usual for one is a disturbance of another.
     fn calibrate(&mut self, order: RunOrder, measured: Measured) -> Run {
-        self.calibration.push(measured.clone());
-        let runs = CALIBRATION_RUNS as usize;
-        let done = self.calibration.len();
-        if done == runs * self.terms.benches.len() {
-            let of_benches = self.calibration.chunks(runs);
-            self.limits = of_benches.map(Limits::from_calibration).collect();
-            self.begin(Purpose::Race, 1);
-        } else {
-            let done = u32::try_from(done).expect("a file has fewer bench commands");
-            self.stage = Stage::Calibrating(self.calibration_run(done));
-        }
-        Run {
+        let run = Run {
             order,
             measured,
             contamination: Vec::new(),
+        };
+        self.calibration.push(run.clone());
+        match self.calibration_order(self.calibration.len()) {
+            Some(next) => self.stage = Stage::Calibrating(next),
+            None => {
+                self.limits = self
+                    .terms
+                    .benches
+                    .iter()
+                    .map(|bench| self.usual(bench))
+                    .collect();
+                self.begin(Purpose::Race, 1);
+            }
+        }
+        run
+    }
+
+    /// Each bench command has limits of its own: what is usual for one is a disturbance of another.
+    fn usual(&self, bench: &Bench) -> BenchLimits {
+        let limits = |is_low: bool| {
+            let runs = self.calibration.iter().filter(|run| {
+                run.order.bench == bench.name && bench.slopes.is_low(&run.order) == is_low
+            });
+            let runs: Vec<Measured> = runs.map(|run| run.measured.clone()).collect();
+            Limits::from_calibration(&runs)
+        };
+        BenchLimits {
+            low: limits(true),
+            high: limits(false),
         }
     }
 

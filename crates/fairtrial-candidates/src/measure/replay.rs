@@ -18,6 +18,7 @@ struct Key {
     bench: String,
     repeat: u32,
     partner_of: Option<Side>,
+    loops: Option<u32>,
 }
 
 impl Key {
@@ -29,6 +30,7 @@ impl Key {
             bench: order.bench.clone(),
             repeat: order.repeat,
             partner_of: order.partner_of.clone(),
+            loops: order.loops,
         }
     }
 }

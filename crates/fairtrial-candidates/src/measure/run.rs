@@ -141,6 +141,9 @@ pub struct RunOrder {
     /// For a run of the base beside the repeat of another side: that side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partner_of: Option<Side>,
+    /// How often the command loops in this run; none where whole runs are compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loops: Option<u32>,
 }
 
 /// What was measured of a run, all of it from outside.
@@ -302,6 +305,7 @@ mod tests {
                 hash_seed: 17,
                 repeat: 1,
                 partner_of: Some(Side::Control),
+                loops: Some(24),
             },
             measured: Measured {
                 wall_s: Some(0.1),

@@ -37,6 +37,13 @@ impl Lane {
             .collect()
     }
 
+    /// Whether in a quarter of the blocks the loops took no measurable time: then their ratio is none.
+    fn is_unmeasurable(&self, blocks: u32) -> bool {
+        let bounds = self.ratios[..blocks as usize].iter();
+        let bounds = bounds.filter(|ratios| ratios.is_bound).count();
+        bounds * 4 >= blocks as usize
+    }
+
     fn leave(&mut self, verdict: Verdict, doubt: Option<Doubt>) {
         self.is_in = false;
         if let Some(judgement) = &mut self.judgement {
@@ -196,7 +203,11 @@ impl Series {
                 .then(|| cpu_interval(&law, lane, look))
                 .flatten();
             let sample = lane.main(look.blocks as usize);
-            lane.judgement = Some(Judgement::at(look, &law.sample(&sample), bar, cpu));
+            let mut judgement = Judgement::at(look, &law.sample(&sample), bar, cpu);
+            if lane.is_unmeasurable(look.blocks) {
+                judgement.doubt_all(Doubt::NoLoopTime);
+            }
+            lane.judgement = Some(judgement);
         }
         if control.above(0.0) || control.below(0.0) {
             self.end = Some(End::ControlMissed);

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::loops::Slopes;
 use super::run::{Measured, Metric};
 
 /// The `measure` part of an evaluation file, with the metric chosen.
@@ -48,6 +49,20 @@ pub struct Bench {
     pub name: String,
     /// How much it counts; above 0.
     pub weight: f64,
+    /// The loop counts of each side, where the time per loop is compared; empty where whole runs are.
+    #[serde(default)]
+    pub slopes: Slopes,
+}
+
+impl Default for Bench {
+    /// One of weight 1, compared by whole runs.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            weight: 1.0,
+            slopes: Slopes::default(),
+        }
+    }
 }
 
 /// A correct candidate that enters a race.

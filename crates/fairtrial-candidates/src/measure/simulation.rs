@@ -111,6 +111,7 @@ pub(crate) fn bench() -> Vec<Bench> {
     vec![Bench {
         name: "b".to_owned(),
         weight: 1.0,
+        ..Bench::default()
     }]
 }
 

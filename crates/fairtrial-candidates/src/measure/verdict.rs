@@ -43,6 +43,8 @@ pub enum Doubt {
     WithinNoise,
     /// The blocks that would tell were never run.
     NotRecorded,
+    /// In many blocks the loops took no measurable time.
+    NoLoopTime,
 }
 
 /// What a look said of a candidate. Ratios are its time over the base's.
@@ -111,6 +113,22 @@ impl Judgement {
         judgement
     }
 
+    /// What the ratio means: `7.7 times faster`. None where the comparison with the base does not say so.
+    #[must_use]
+    pub fn meaning(&self) -> Option<String> {
+        let (factor, word) = match self.against_base {
+            Verdict::Faster => (1.0 / self.ratio, "faster"),
+            Verdict::Slower => (self.ratio, "slower"),
+            _ => return None,
+        };
+        Some(match factor {
+            factor if !factor.is_finite() => return None,
+            factor if factor >= 10.0 => format!("{factor:.0} times {word}"),
+            factor if factor >= 1.1 => format!("{factor:.1} times {word}"),
+            factor => format!("{factor:.2} times {word}"),
+        })
+    }
+
     /// Another verdict than the interval's, and why.
     pub(crate) fn settle(&mut self, (verdict, doubt): (Verdict, Option<Doubt>)) {
         self.verdict = verdict;
@@ -120,6 +138,12 @@ impl Judgement {
             Verdict::Uncertain if self.ratio > 1.0 => Some(Leaning::Slower),
             _ => None,
         };
+    }
+
+    /// Neither the verdict nor the comparison with the base holds.
+    pub(crate) fn doubt_all(&mut self, doubt: Doubt) {
+        self.settle((Verdict::Uncertain, Some(doubt)));
+        self.against_base = Verdict::Uncertain;
     }
 
     /// No later look is needed.
@@ -148,7 +172,27 @@ fn contradict(one: Interval, other: Interval) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::median::MedianLaw;
+    use super::super::simulation::placing;
     use super::*;
+
+    /// FA-20
+    #[test]
+    fn a_ratio_is_told_as_times_faster_or_slower() {
+        let told = |verdict, ratio| placing("c-1", verdict, ratio).judgement.unwrap().meaning();
+        for (verdict, ratio, words) in [
+            (Verdict::Faster, 0.13, "7.7 times faster"),
+            (Verdict::Faster, 0.018, "56 times faster"),
+            (Verdict::Faster, 0.95, "1.05 times faster"),
+            (Verdict::Slower, 1.3, "1.3 times slower"),
+            (Verdict::Slower, 212.4, "212 times slower"),
+        ] {
+            assert_eq!(told(verdict, ratio).as_deref(), Some(words));
+        }
+        for verdict in [Verdict::Equal, Verdict::Uncertain] {
+            assert_eq!(told(verdict, 0.7), None, "the data do not say so");
+        }
+        assert_eq!(told(Verdict::Faster, 0.0), None);
+    }
 
     const LOOK: Look = Look {
         blocks: 8,

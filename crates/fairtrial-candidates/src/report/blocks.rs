@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::measure::{Metric, Purpose, Run, SeriesId, Side};
+use crate::measure::{Bench, Metric, Pair, Purpose, Run, SeriesId, Side, Slopes};
 
 /// One block of one side beside the base.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,16 +18,26 @@ pub(crate) struct Point {
 #[derive(Debug, Default)]
 pub(crate) struct Blocks(BTreeMap<SeriesId, BTreeMap<Side, Vec<Point>>>);
 
-/// The runs of a block and bench command that count: each side's last, and the base's that was run beside a repeat.
+/// The runs of a block and bench command that count: each side's last, and the base's beside a repeat.
 #[derive(Default)]
 struct Cell<'r> {
-    own: BTreeMap<&'r Side, &'r Run>,
-    partners: BTreeMap<&'r Side, &'r Run>,
+    own: BTreeMap<&'r Side, Pair>,
+    partners: BTreeMap<&'r Side, Pair>,
 }
 
 impl Blocks {
-    /// Of all runs, in the order of their file. Bench commands count by their weights; one without counts as 1.
-    pub(crate) fn of(runs: &[Run], weights: &BTreeMap<String, f64>, metric: Metric) -> Self {
+    /// Of all runs, in the order of their file. A bench command that is not among `benches` counts as 1, by whole runs.
+    pub(crate) fn of(runs: &[Run], benches: &[Bench], metric: Metric) -> Self {
+        let slopes: BTreeMap<&str, &Slopes> = benches
+            .iter()
+            .map(|bench| (&*bench.name, &bench.slopes))
+            .collect();
+        let weights: BTreeMap<&str, f64> = benches
+            .iter()
+            .map(|bench| (&*bench.name, bench.weight))
+            .collect();
+        let whole = Slopes::default();
+        let slopes = |bench: &str| slopes.get(bench).copied().unwrap_or(&whole);
         let mut cells: BTreeMap<(&SeriesId, u32), BTreeMap<&str, Cell<'_>>> = BTreeMap::new();
         for run in runs {
             if run.order.series.purpose == Purpose::Calibration {
@@ -36,10 +46,11 @@ impl Blocks {
             let place = (&run.order.series, run.order.block);
             let benches = cells.entry(place).or_default();
             let cell = benches.entry(&run.order.bench).or_default();
-            match &run.order.partner_of {
-                Some(side) => cell.partners.insert(side, run),
-                None => cell.own.insert(&run.order.side, run),
+            let pair = match &run.order.partner_of {
+                Some(side) => cell.partners.entry(side).or_default(),
+                None => cell.own.entry(&run.order.side).or_default(),
             };
+            pair.put(run.clone(), slopes(&run.order.bench).is_low(&run.order));
         }
         let mut all = Self::default();
         for ((series, block), benches) in cells {
@@ -52,7 +63,11 @@ impl Blocks {
             for side in sides.into_iter().filter(|side| **side != Side::Base) {
                 let of_side = all.0.entry(series.clone()).or_default();
                 let points = of_side.entry(side.clone()).or_default();
-                points.extend(point(block, &benches, side, weights, metric));
+                let terms = |bench: &str| {
+                    let weight = weights.get(bench).copied().unwrap_or(1.0);
+                    (weight, slopes(bench))
+                };
+                points.extend(point(block, &benches, side, terms, metric));
             }
         }
         all
@@ -95,25 +110,26 @@ impl Blocks {
     }
 }
 
-fn point(
+fn point<'s>(
     block: u32,
     benches: &BTreeMap<&str, Cell<'_>>,
     side: &Side,
-    weights: &BTreeMap<String, f64>,
+    terms: impl Fn(&str) -> (f64, &'s Slopes),
     metric: Metric,
 ) -> Option<Point> {
     let (mut sum, mut total, mut flagged) = (0.0, 0.0, false);
     for (bench, cell) in benches {
+        let (weight, slopes) = terms(bench);
         let own = cell.own.get(side)?;
-        let partner = cell
-            .partners
-            .get(side)
-            .filter(|run| run.order.repeat == own.order.repeat);
+        let partner = cell.partners.get(side);
+        let partner = partner.filter(|pair| pair.repeat() == own.repeat());
         let base = partner.or_else(|| cell.own.get(&Side::Base))?;
-        let weight = weights.get(*bench).copied().unwrap_or(1.0);
-        sum += weight * (own.measured.value(metric)? / base.measured.value(metric)?).ln();
+        let cost = own.cost(slopes.of(side), metric)?;
+        let base_cost = base.cost(slopes.of(&Side::Base), metric)?;
+        sum += weight * (cost.value / base_cost.value).ln();
         total += weight;
-        flagged |= !own.contamination.is_empty() || !base.contamination.is_empty();
+        let mut runs = own.runs().chain(base.runs());
+        flagged |= runs.any(|run| !run.contamination.is_empty());
     }
     (total > 0.0).then(|| Point {
         block,
@@ -125,7 +141,7 @@ fn point(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{Bench, Entrant, Measured, Race, Settings};
+    use crate::measure::{Entrant, LoopCounts, Measured, Race, Settings};
 
     /// CA-66, CA-82: the report's blocks are those that the race judged, repeats and partners included.
     #[test]
@@ -133,6 +149,13 @@ mod tests {
         let benches = ["one", "two"].map(|name| Bench {
             name: name.to_owned(),
             weight: if name == "one" { 1.0 } else { 3.0 },
+            // Of one the time per loop is compared, of the other whole runs.
+            slopes: match name {
+                "one" => [(Side::Base, LoopCounts { low: 0, high: 5 })]
+                    .into_iter()
+                    .collect(),
+                _ => Slopes::default(),
+            },
         });
         let entrants = ["c-1", "c-2"].map(|id| Entrant {
             id: id.to_owned(),
@@ -158,17 +181,17 @@ mod tests {
                 0
             };
             let measured = Measured {
-                wall_s: Some(0.1 * own * bench * wobble),
+                wall_s: Some(match order.loops {
+                    Some(loops) => 0.05 + f64::from(loops) * 0.02 * own * wobble,
+                    None => 0.1 * own * bench * wobble,
+                }),
                 involuntary_switches: Some(switches),
                 ..Measured::default()
             };
             runs.push(race.record(measured).unwrap());
         }
         assert!(runs.iter().any(|run| run.order.partner_of.is_some()));
-        let weights = benches
-            .iter()
-            .map(|bench| (bench.name.clone(), bench.weight));
-        let blocks = Blocks::of(&runs, &weights.collect(), Metric::Wall);
+        let blocks = Blocks::of(&runs, &benches, Metric::Wall);
         for placing in race.report().ranking {
             let said = placing.judgement.unwrap();
             let side = Side::Candidate(placing.candidate.id);

@@ -3,7 +3,8 @@
 use fairtrial_document::html::{ending, put};
 
 /// A ratio of times: as many digits as tell it from its neighbours.
-pub(crate) fn ratio(value: f64) -> String {
+#[must_use]
+pub fn ratio(value: f64) -> String {
     match value {
         value if !value.is_finite() => "–".to_owned(),
         value if value < 0.01 => format!("{value:.1e}"),
@@ -14,7 +15,8 @@ pub(crate) fn ratio(value: f64) -> String {
 }
 
 /// A time span.
-pub(crate) fn duration(seconds: f64) -> String {
+#[must_use]
+pub fn duration(seconds: f64) -> String {
     match seconds {
         0.0 => "0 s".to_owned(),
         s if s < 1e-6 => format!("{:.0} ns", s * 1e9),

@@ -5,7 +5,7 @@ use fairtrial_document::html::{count, counted, percent, put, short, table};
 use super::Source;
 use super::blocks::Point;
 use super::chart::{IntervalChart, Row, multiple};
-use super::figures::duration;
+use super::times;
 use super::words::class;
 use crate::evaluation::Evaluation;
 use crate::measure::{Metric, Purpose, SeriesId, Side};
@@ -64,6 +64,7 @@ pub(super) fn section(out: &mut String, source: &Source<'_>) {
     }
     blocks(out, source, &drawn);
     control(out, source);
+    times::section(out, source.report);
     terms(out, source);
 }
 
@@ -210,17 +211,6 @@ fn terms(out: &mut String, source: &Source<'_>) {
         rows.push([
             "Instructions".to_owned(),
             format!("not counted: {}", short(why, 300)),
-        ]);
-    }
-    for (name, facts) in &measured.benches {
-        let loops = facts.loops.map(|loops| counted(loops, "loop"));
-        let startup = facts
-            .startup_s
-            .map(|startup_s| format!("{} without looping", duration(startup_s)));
-        let said: Vec<String> = loops.into_iter().chain(startup).collect();
-        rows.push([
-            format!("Bench command {}", short(name, 80)),
-            said.join(", "),
         ]);
     }
     out.push_str("<h3>How it was measured</h3>\n");

@@ -3,7 +3,7 @@
 use fairtrial_document::html::{begin, count, counted, end, percent, put, short};
 
 use super::figures::{duration, ratio};
-use super::words::{GROUPS, class};
+use super::words::{GROUPS, class, gross_mark, meaning};
 use super::{Source, facts, failures, lineage, measured, profile, proposals, ranking};
 use crate::evaluation::EvaluationReport;
 
@@ -33,7 +33,14 @@ fn headline(report: &EvaluationReport) -> String {
         Some(winner) => {
             let name = short(&winner.name, 120);
             match &winner.judgement {
-                Some(said) => format!("{name} is faster: {} of the base’s time", ratio(said.ratio)),
+                Some(said) => {
+                    let means = meaning(winner).map(|means| format!(" ({means})"));
+                    let means = means.unwrap_or_default();
+                    format!(
+                        "{name} is faster: {} of the base’s time{means}",
+                        ratio(said.ratio)
+                    )
+                }
                 None => format!("{name} is faster"),
             }
         }
@@ -82,11 +89,14 @@ fn overview(out: &mut String, report: &EvaluationReport) {
         ),
         "candidates are correct".to_owned(),
     )];
-    if let Some(said) = report.winner().and_then(|winner| winner.judgement.as_ref()) {
+    if let Some(winner) = report.winner()
+        && let Some(said) = &winner.judgement
+    {
+        let mark = gross_mark(winner).map_or_else(String::new, |mark| format!("; {mark}"));
         cards.push((
             ratio(said.ratio),
             format!(
-                "of the base’s time, {} [{}, {}]",
+                "of the base’s time, {} [{}, {}]{mark}",
                 percent(said.level),
                 ratio(said.low),
                 ratio(said.high)

@@ -4,8 +4,8 @@ use fairtrial_document::html::{count, counted, put, short, table};
 
 use super::Source;
 use super::figures::{duration, mebibytes, ratio};
-use super::words::{class, doubt, word};
-use crate::evaluation::{Evaluation, Tiebreak};
+use super::words::{class, doubt, meaning, word};
+use crate::evaluation::{BenchFacts, Evaluation, EvaluationReport, Tiebreak};
 
 /// Rows that are shown: beyond that nobody reads.
 const MOST_ROWS: usize = 1000;
@@ -17,7 +17,8 @@ pub(super) fn section(out: &mut String, source: &Source<'_>) {
         out.push_str("<p>There was no candidate.</p>\n");
         return;
     }
-    let rows: Vec<[String; 7]> = report.evaluations.iter().take(MOST_ROWS).map(row).collect();
+    let rows = report.evaluations.iter().take(MOST_ROWS).map(row);
+    let rows: Vec<[String; 7]> = base(report).into_iter().chain(rows).collect();
     let head = [
         "",
         "Candidate",
@@ -37,6 +38,43 @@ pub(super) fn section(out: &mut String, source: &Source<'_>) {
             ),
         );
     }
+}
+
+/// The base's own rows: one per bench command.
+fn base(report: &EvaluationReport) -> Vec<[String; 7]> {
+    let benches = report
+        .measurement
+        .iter()
+        .flat_map(|measured| &measured.benches);
+    let row = |(name, facts): (&String, &BenchFacts)| {
+        let times = facts.base()?;
+        let each = match times.low_loops {
+            Some(_) => "per loop",
+            None => "per run",
+        };
+        let spread = times.spread.map_or_else(String::new, |spread| {
+            format!(", spread {:.1}%", spread * 100.0)
+        });
+        let loops = times
+            .loops
+            .map_or_else(String::new, |loops| counted(loops, "loop"));
+        Some([
+            "–".to_owned(),
+            format!("Base<small>{}</small>", short(name, 80)),
+            "–".to_owned(),
+            format!(
+                "<b>1</b><small>{} {each}{spread}</small>",
+                duration(times.compared_s()?)
+            ),
+            String::new(),
+            String::new(),
+            format!(
+                "{}<small>{loops}</small>",
+                times.gross_s.map_or_else(String::new, duration)
+            ),
+        ])
+    };
+    benches.filter_map(row).collect()
 }
 
 fn row(one: &Evaluation) -> [String; 7] {
@@ -95,8 +133,9 @@ fn time(one: &Evaluation) -> String {
             ratio(again.high)
         )
     });
+    let means = meaning(one).map_or_else(String::new, |means| format!("<small>{means}</small>"));
     format!(
-        "<b>{}</b> [{}, {}]{again}",
+        "<b>{}</b> [{}, {}]{means}{again}",
         ratio(said.ratio),
         ratio(said.low),
         ratio(said.high)

@@ -30,6 +30,7 @@ fn evaluation(name: &str) -> Evaluation {
         confirmation: None,
         tiebreak: None,
         metrics: None,
+        gross_startup: None,
         size: None,
         meta: None,
     }
@@ -40,6 +41,7 @@ fn measured() -> (EvaluationReport, Vec<Run>) {
     let bench = Bench {
         name: "topo".to_owned(),
         weight: 1.0,
+        ..Bench::default()
     };
     let names = ["memo", "slots"];
     let entrants = names.map(|name| Entrant {

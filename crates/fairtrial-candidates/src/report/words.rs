@@ -2,7 +2,7 @@
 
 use crate::evaluate::State;
 use crate::evaluation::Evaluation;
-use crate::measure::{Doubt, Leaning, Verdict};
+use crate::measure::{Doubt, Judgement, Leaning, Verdict};
 
 /// Groups of the overview: class, and name.
 pub(super) const GROUPS: [(&str, &str); 8] = [
@@ -78,12 +78,29 @@ pub(super) fn word(one: &Evaluation) -> String {
     }
 }
 
+/// Marks a ratio of whole runs of which much is start-up.
+pub(super) fn gross_mark(one: &Evaluation) -> Option<String> {
+    let share = one.gross_startup?;
+    Some(format!(
+        "whole runs, {:.0}% of the base’s is start-up",
+        share * 100.0
+    ))
+}
+
+/// What a ratio means, and whether it is one of start-up too.
+pub(super) fn meaning(one: &Evaluation) -> Option<String> {
+    let said = one.judgement.as_ref().and_then(Judgement::meaning);
+    let parts: Vec<String> = said.into_iter().chain(gross_mark(one)).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
 /// Why a verdict says less than its interval.
 pub(super) fn doubt(doubt: Doubt) -> &'static str {
     match doubt {
         Doubt::AaFailed => "the base differed from itself",
         Doubt::CpuContradicts => "processor time says the opposite",
         Doubt::WithinNoise => "within the noise floor",
+        Doubt::NoLoopTime => "its loops took no measurable time in many blocks",
         Doubt::NotRecorded => "blocks that would tell were never run",
     }
 }

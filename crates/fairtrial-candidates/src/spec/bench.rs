@@ -47,7 +47,7 @@ pub struct BenchCommand {
 pub enum Loops {
     /// So often.
     Fixed(u32),
-    /// As often as fills a time worth measuring, on the base.
+    /// As often as fills a time worth measuring, on each side.
     Auto,
 }
 

@@ -11,6 +11,7 @@ mod providers;
 mod racing;
 mod resuming;
 mod search;
+mod slopes;
 mod stopping;
 mod ties;
 mod trial;

@@ -2,6 +2,7 @@
 
 mod disturbed;
 mod records;
+mod slopes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -95,6 +96,7 @@ fn every_block_runs_each_side_once_per_command_under_one_hash_seed() {
     let benches = ["x", "y"].map(|name| Bench {
         name: name.to_owned(),
         weight: 1.0,
+        ..Bench::default()
     });
     let mut race = Race::new(unconfirmed(), 1, benches.to_vec(), entrants(2)).unwrap();
     let runs = drive(&mut race, quiet(&[0.7, 0.8]));
@@ -130,6 +132,7 @@ fn bench_commands_count_by_their_weight() {
     let benches = [("x", 3.0), ("y", 1.0)].map(|(name, weight)| Bench {
         name: name.to_owned(),
         weight,
+        ..Bench::default()
     });
     let mut race = Race::new(unconfirmed(), 1, benches.to_vec(), entrants(1)).unwrap();
     drive(&mut race, |order| {

@@ -1,15 +1,21 @@
 //! An evaluation's result as people read it: one line for the whole, one per candidate.
 
-use fairtrial_candidates::measure::{Leaning, Verdict};
+use fairtrial_candidates::figures::duration;
+use fairtrial_candidates::measure::{Judgement, Leaning, Verdict};
 use fairtrial_candidates::search::Ledger;
-use fairtrial_candidates::{Evaluation, EvaluationReport, State, Tiebreak};
+use fairtrial_candidates::{
+    BenchFacts, Compared, Evaluation, EvaluationReport, StartupSource, State, Tiebreak,
+};
 
 use crate::terminal::counted;
 
 /// The lines.
 pub(super) fn lines(report: &EvaluationReport) -> Vec<String> {
     let mut lines = vec![headline(report)];
-    lines.extend(aligned(report.evaluations.iter().map(row).collect()));
+    let rows = base(report)
+        .into_iter()
+        .chain(report.evaluations.iter().map(row));
+    lines.extend(aligned(rows.collect()));
     lines.extend(report.proposals.as_ref().and_then(asked));
     lines.push(closing(report));
     lines
@@ -81,9 +87,76 @@ fn closing(report: &EvaluationReport) -> String {
     }
 }
 
-const COLUMNS: usize = 8;
+const COLUMNS: usize = 9;
 
-/// Rank, who, tests, ratio, verdict, blocks, size, and why it failed or what broke its tie.
+/// The base's own rows, one per bench command: its time and spread, and of how many loops.
+fn base(report: &EvaluationReport) -> Vec<[String; COLUMNS]> {
+    let Some(measured) = &report.measurement else {
+        return Vec::new();
+    };
+    let is_one = measured.benches.len() == 1;
+    let row = |(name, facts): (&String, &BenchFacts)| {
+        let times = facts.base()?;
+        let seconds = duration(times.compared_s()?);
+        let (each, loops) = match (facts.compared, times.loops) {
+            (Compared::Net, Some(loops)) => ("per loop", counted(loops, "loop")),
+            _ => ("per run", "whole runs".to_owned()),
+        };
+        let spread = times
+            .spread
+            .map(|spread| format!("spread {:.1}%", spread * 100.0));
+        let terms = [Some(loops), startup(facts)];
+        Some([
+            "-".to_owned(),
+            if is_one {
+                "base".to_owned()
+            } else {
+                format!("base {name}")
+            },
+            "-".to_owned(),
+            "1".to_owned(),
+            format!("{seconds} {each}"),
+            spread.unwrap_or_default(),
+            counted(times.blocks, "block"),
+            String::new(),
+            terms.into_iter().flatten().collect::<Vec<_>>().join(", "),
+        ])
+    };
+    measured.benches.iter().filter_map(row).collect()
+}
+
+fn startup(facts: &BenchFacts) -> Option<String> {
+    let (startup_s, share) = (facts.startup_s?, facts.startup_share?);
+    let least = match facts.startup_source {
+        Some(StartupSource::Interpreter) => "at least ",
+        _ => "",
+    };
+    Some(match facts.compared {
+        Compared::Net => format!("start-up of {} left out", duration(startup_s)),
+        Compared::Gross => format!("{least}{:.0}% start-up", share * 100.0),
+    })
+}
+
+/// What a ratio means, and a mark on one that is of start-up too.
+fn meaning(one: &Evaluation) -> String {
+    let means = one.judgement.as_ref().and_then(Judgement::meaning);
+    let mark = one
+        .gross_startup
+        .map(|share| format!("gross: {:.0}% start-up", share * 100.0));
+    let parts: Vec<String> = means.into_iter().chain(mark).collect();
+    parts.join(", ")
+}
+
+/// A ratio with two digits that say something.
+fn ratio(value: f64) -> String {
+    match value {
+        value if value < 0.01 => format!("{value:.1e}"),
+        value if value < 0.1 => format!("{value:.3}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+/// Rank, who, tests, ratio, what that means, verdict, blocks, size, and why it failed or what broke its tie.
 fn row(one: &Evaluation) -> [String; COLUMNS] {
     let judgement = one.judgement.as_ref();
     let who = match &one.id {
@@ -100,8 +173,12 @@ fn row(one: &Evaluation) -> [String; COLUMNS] {
         ),
         judgement.map_or_else(
             || "-".to_owned(),
-            |said| format!("{:.2} [{:.2}, {:.2}]", said.ratio, said.low, said.high),
+            |said| {
+                let [middle, low, high] = [said.ratio, said.low, said.high].map(ratio);
+                format!("{middle} [{low}, {high}]")
+            },
         ),
+        meaning(one),
         verdict(one),
         judgement.map_or_else(String::new, |said| counted(u64::from(said.blocks), "block")),
         one.size.map_or_else(String::new, |size| {

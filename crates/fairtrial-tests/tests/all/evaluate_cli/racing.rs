@@ -121,40 +121,6 @@ fn what_is_recorded_of_a_run_is_what_ran() {
     assert_eq!(order(&second)[..60], first[..60]);
 }
 
-/// CA-64: loops are found on the base, and the same for all.
-#[test]
-fn loops_are_the_same_for_all_sides() {
-    let trial = Trial::new();
-    let place = trial.path("log");
-    trial.write(
-        "repo/bench.sh",
-        "echo \"$1\" >> \"$LOG\"; n=0; while test $n -lt $1; do n=$((n + 1)); done; sleep 0.06\n",
-    );
-    trial.spec(&format!(
-        "env: {{set: {{LOG: {place:?}}}}}\nbench: [{{name: b, command: [sh, bench.sh, '{{loops}}'], loops: auto}}]\n{QUICK}"
-    ));
-    trial.candidates(&[right("one")]);
-    let report = trial.report(0, &[]);
-    let facts = &report.0["measurement"]["benches"]["b"];
-    assert!(
-        facts["startup_s"]
-            .as_f64()
-            .is_some_and(|startup_s| startup_s > 0.05),
-        "{facts}"
-    );
-    let loops = facts["loops"].to_string();
-    let log = trial.shell.read("log");
-    let runs = trial.lines("runs.jsonl").len();
-    let lines: Vec<&str> = log.lines().collect();
-    assert_eq!(lines[0], "0");
-    assert!(
-        lines[lines.len() - runs..]
-            .iter()
-            .all(|line| *line == loops),
-        "{loops}: {lines:?}"
-    );
-}
-
 /// CA-61: who is not correct is not measured.
 #[test]
 fn only_the_correct_are_measured() {
