@@ -333,7 +333,7 @@ impl Facts<'_> {
                     "it used more processor time than allowed (SIGXCPU)",
                 )),
             ),
-            Exit::Signal(libc::SIGSYS) if self.call.sandbox.level == Level::Strict => (
+            Exit::Signal(libc::SIGSYS) if self.call.sandbox.level >= Level::Confined => (
                 Verdict::Forbidden,
                 Some(ErrorReport::new(
                     "Forbidden",
