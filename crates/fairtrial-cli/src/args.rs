@@ -121,7 +121,7 @@ pub(crate) struct TermArgs {
     /// Most processor time, whatever else the machine does; wall time only guards against sleepers
     #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true, conflicts_with = "timeout")]
     pub(crate) cpu_timeout: Option<Duration>,
-    /// Isolation: none, limits or strict, and options, as in `strict,network=loopback,read=/data`
+    /// Isolation: none, limits, confined or strict, and options, as in `strict,network=loopback,read=/data`
     ///
     /// Options, of which read, write, devices and cpus may be repeated: on_missing=fail|degrade,
     /// network=none|loopback|host, read=PATH, write=PATH, scratch_bytes=SIZE|none, scratch_inodes=N|none,

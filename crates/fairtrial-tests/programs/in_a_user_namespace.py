@@ -1,5 +1,5 @@
-# Runs a command in a user namespace of its own in which every id is mapped to itself: in_a_user_namespace.py MOST ARGV...
-# MOST is how many user namespaces may be made in there, or `-` for as many as the kernel allows.
+# Runs a command in a user namespace of its own in which every id is mapped to itself:
+# `in_a_user_namespace.py MOST ARGV...`. MOST is how many user namespaces may be made in there, or `-` for as many as the kernel allows.
 import ctypes
 import os
 import sys

@@ -52,14 +52,15 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
                 let report = report.map_err(|error| error.to_string());
                 LevelFindings { level, report }
             };
-            let (none, limits, confined, strict) = tokio::join!(
+            // Before the others: beside running calls, namespaces that cannot be had are taken for a lack of room.
+            let strict = examine(Level::Strict).await;
+            let workspaces = Workspaces::try_in(&backend, room.path()).await;
+            let (none, limits, confined) = tokio::join!(
                 examine(Level::None),
                 examine(Level::Limits),
                 examine(Level::Confined),
-                examine(Level::Strict),
             );
             let levels = vec![none, limits, confined, strict];
-            let workspaces = Workspaces::try_in(&backend, room.path()).await;
             Ok((tests, levels, workspaces))
         };
         let tests = interrupt.or(tests).await;
@@ -180,9 +181,7 @@ impl Findings {
 
     fn levels(&self) -> Vec<(Level, String)> {
         let levels = self.levels.iter().map(|found| match found.level {
-            Level::None if !self.works() => {
-                (found.level, "does not work, see the self-test".to_owned())
-            }
+            level if !self.works() => (level, "does not work, see the self-test".to_owned()),
             level => (level, found.state()),
         });
         levels.collect()

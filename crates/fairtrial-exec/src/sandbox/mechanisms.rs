@@ -131,6 +131,8 @@ fn standing(sandbox: &Sandbox, mode: Mode, means: &Means) -> Vec<Mechanism> {
             ));
             all.push(seccomp(means));
             all.extend(pidns(means));
+            let via = "calls of this level have the engine's user";
+            all.push(entry("slot_uid", State::Unavailable, via));
         }
         Level::Strict => all.extend(world(sandbox, means)),
     }

@@ -68,6 +68,29 @@ async fn a_confined_call_reads_and_writes_only_what_is_its_own_or_the_systems() 
     story.end().await;
 }
 
+/// RE-11: what `/proc` shows to a call that asks for it, and what Landlock keeps from it all the same.
+#[tokio::test]
+async fn a_confined_call_that_reads_proc_sees_command_lines_and_no_environment_or_memory() {
+    let story = Story::new();
+    let source = format!(
+        "{ATTEMPTS}\ndef f(engine):\n    place = '/proc/%d/' % engine\n    return run({{\n        \
+         'own status': lambda: open('/proc/self/status').close(),\n        \
+         'command line': lambda: open(place + 'cmdline').read(1),\n        \
+         'environment': lambda: open(place + 'environ').read(1),\n        \
+         'memory': lambda: open(place + 'mem', 'rb').close(),\n        \
+         'maps': lambda: open(place + 'maps').read(1),\n        \
+         'program': lambda: os.readlink(place + 'exe'),\n        \
+         'descriptor': lambda: os.readlink(place + 'fd/0'),\n        \
+         'files': lambda: os.listdir(place + 'root/'),\n    }})\n"
+    );
+    let mut call = confined(Story::call(&source, &j!([std::process::id()]).to_string()));
+    assert_eq!(json(&story.run(call.clone()).await), j!([]));
+    call.sandbox.read = vec!["/proc".into()];
+    let done = json(&story.run(call).await);
+    assert_eq!(done, j!(["command line", "own status"]));
+    story.end().await;
+}
+
 /// RE-11
 #[tokio::test]
 async fn a_confined_call_has_pairs_of_sockets_and_no_others_unless_it_asks_for_the_hosts_network() {

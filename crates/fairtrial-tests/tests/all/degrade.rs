@@ -168,7 +168,7 @@ fn where_user_namespaces_are_switched_off_strict_fails_closed_or_degrades_as_ask
     );
     let degraded = outcome("strict,on_missing=degrade");
     assert_eq!(degraded["verdict"], "ok", "{degraded}");
-    assert_eq!(degraded["in_force"]["effective"], "limits", "{degraded}");
+    assert_eq!(degraded["in_force"]["effective"], "confined", "{degraded}");
     let userns = &degraded["in_force"]["mechanisms"]["userns"];
     assert_eq!(userns["errno"], "ENOSPC", "{degraded}");
 }

@@ -41,7 +41,7 @@ fn every_host_has_a_page_of_one_screen_that_says_how_it_was_checked() {
     for name in PAGES {
         let text = page(name);
         assert!(text.lines().count() <= 40, "{name} is longer than a screen");
-        for part in ["\n**Checked**: ", "`confined`", "`strict`", "fairtrial "] {
+        for part in ["\n**Checked**: ", "`confined`", "`strict`", "fairtrial"] {
             assert!(text.contains(part), "{name} lacks {part:?}");
         }
         let link = format!("(hosts/{name}.md)");

@@ -141,6 +141,13 @@ fn rows(place: &Place) -> Vec<(String, Vec<String>)> {
             add(format!("{user} | {host}"), &home, &script);
         }
     }
+    let home = home_of("home-one-id", 0);
+    let script = format!("{}; exec unshare -U -r \"$@\"", in_home(&home));
+    add(
+        "root | inside a user namespace that has one id".into(),
+        &home,
+        &script,
+    );
     for (n, (user, id, become_user)) in users().iter().enumerate() {
         if !["root", "a plain user"].contains(user) || !is_there(&"bwrap") {
             continue;

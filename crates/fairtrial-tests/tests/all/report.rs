@@ -123,8 +123,8 @@ async fn a_level_is_proved_by_a_command_and_by_a_worker() {
             .iter()
             .map(|(name, _)| &**name)
             .collect();
-        let wanted = "connect kill_engine ptrace_engine read_memory read_environ read_canary write_canary gain_nice \
-                      keep_descriptor unshare memory_limit process_limit";
+        let wanted = "connect kill_engine limit_engine ptrace_engine read_memory read_environ read_canary write_canary \
+                      gain_nice keep_descriptor unshare memory_limit process_limit";
         assert_eq!(names.join(" "), wanted);
         let attempts = found.proof.attempts.iter();
         let allowed = attempts.filter(|(_, refused)| !refused);

@@ -87,15 +87,12 @@ impl Findings {
                 add(control_groups(sampled, host));
             }
         }
-        if self
-            .tests
-            .iter()
-            .any(|test| test.name == "python" && test.result.is_err())
-        {
+        let python = self.tests.iter().find(|test| test.name == "python");
+        if self.works() && python.is_some_and(|test| test.result.is_err()) {
             add(Remedy {
                 brings: "Python calls".into(),
                 missing: "`python3` does not work".into(),
-                commands: "sudo apt-get install python3    # or: fairtrial exec --python /path/to/python3 ...".into(),
+                commands: "sudo apt-get install python3    # or a directory that has `python3`, first in PATH".into(),
             });
         }
         if let Some(paranoid) = self.measuring.counters_withheld().filter(|_| !host.root) {
