@@ -316,7 +316,7 @@ def _sandbox(
 ) -> dict[str, Any]:
     refuse_unknown(_sandbox, unknown, title="sandbox()")
     if level is None:
-        raise ValueError("`sandbox`: `level` is missing; give 'none', 'limits' or 'strict'")
+        raise ValueError("`sandbox`: `level` is missing; give 'none', 'limits', 'confined' or 'strict'")
     given: dict[str, Any] = {
         "level": check_text("sandbox.level", level),
         "on_missing": check_text_or_none("sandbox.on_missing", on_missing),

@@ -121,7 +121,7 @@ pub(crate) struct TermArgs {
     /// Most processor time, whatever else the machine does; wall time only guards against sleepers
     #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true, conflicts_with = "timeout")]
     pub(crate) cpu_timeout: Option<Duration>,
-    /// Isolation: none, limits or strict, and options, as in `strict,network=loopback,read=/data`
+    /// Isolation: none, limits, confined or strict, and options, as in `strict,network=loopback,read=/data`
     ///
     /// Options, of which read, write, devices and cpus may be repeated: on_missing=fail|degrade,
     /// network=none|loopback|host, read=PATH, write=PATH, scratch_bytes=SIZE|none, scratch_inodes=N|none,
@@ -204,6 +204,12 @@ pub(crate) struct BatchArgs {
 /// Runs a small command and a small Python function as a self-test. Exits 1 if even that does not work.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
+    /// Print all that was found: each mechanism of each level, measuring, workspaces
+    #[arg(long, conflicts_with_all = ["fix", "json"])]
+    pub(crate) all: bool,
+    /// Print the commands that would provide what is missing on this host, and run none of them
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) fix: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -370,7 +376,7 @@ mod tests {
             ),
             (
                 "exec a.py --sandbox jail",
-                "--sandbox: unknown level `jail`; the levels are `none`, `limits` and `strict`",
+                "--sandbox: unknown level `jail`; the levels are `none`, `limits`, `confined` and `strict`",
             ),
             (
                 "exec a.py --sandbox strict,netwrk=none",

@@ -369,10 +369,11 @@ impl Call {
         self.limits.validate()?;
         self.validate_workspace()?;
         let reuses = |terms: &PythonTerms| terms.isolation == Isolation::Reuse;
-        if self.sandbox.level == Level::Strict && self.python().is_some_and(reuses) {
+        if self.sandbox.level >= Level::Confined && self.python().is_some_and(reuses) {
+            let level = self.sandbox.level;
             return Err(InvalidCall::new(
                 "isolation",
-                "at level `strict` each call has a process of its own: use `fresh`",
+                format!("at level `{level}` each call has a process of its own: use `fresh`"),
             ));
         }
         self.validate_work()
@@ -437,8 +438,9 @@ impl Call {
         };
         if let Some(cwd) = &self.cwd {
             nul("cwd", cwd.as_os_str())?;
-            if self.sandbox.level == Level::Strict && cwd.parent().is_none() {
-                let problem = "`/` is the whole host; at `strict` name a directory of it";
+            let level = self.sandbox.level;
+            if level >= Level::Confined && cwd.parent().is_none() {
+                let problem = format!("`/` is the whole host; at `{level}` name a directory of it");
                 return Err(InvalidCall::new("cwd", problem));
             }
         }

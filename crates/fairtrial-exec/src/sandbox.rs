@@ -92,6 +92,8 @@ pub enum Level {
     None,
     /// Resource limits and scopes besides.
     Limits,
+    /// Reads, network and system calls confined without namespaces.
+    Confined,
     /// Namespaces, no network, system call filter besides.
     Strict,
 }
@@ -117,19 +119,24 @@ pub enum Network {
     Host,
 }
 
+impl Level {
+    /// All of them, the least first.
+    pub const ALL: [Self; 4] = [Self::None, Self::Limits, Self::Confined, Self::Strict];
+}
+
 impl Sandbox {
     /// A level, with all else as that level has it.
     #[must_use]
     pub fn new(level: Level) -> Self {
-        let strict = level == Level::Strict;
+        let (walled, strict) = (level >= Level::Confined, level == Level::Strict);
         Self {
             level,
-            on_missing: if strict {
+            on_missing: if walled {
                 OnMissing::Fail
             } else {
                 OnMissing::Degrade
             },
-            network: if strict { Network::None } else { Network::Host },
+            network: if walled { Network::None } else { Network::Host },
             read: Vec::new(),
             write: Vec::new(),
             scratch_bytes: strict.then_some(1 << 30),
@@ -200,9 +207,13 @@ impl Sandbox {
     }
 
     fn validate_level(&self) -> Result<(), InvalidCall> {
+        let network_level = match self.network {
+            Network::Loopback => Level::Strict,
+            Network::None | Network::Host => Level::Confined,
+        };
         let needed = [
-            ("network", Level::Strict, self.network != Network::Host),
-            ("read", Level::Strict, !self.read.is_empty()),
+            ("network", network_level, self.network != Network::Host),
+            ("read", Level::Confined, !self.read.is_empty()),
             ("write", Level::Limits, !self.write.is_empty()),
             ("scratch_bytes", Level::Strict, self.scratch_bytes.is_some()),
             (
@@ -319,6 +330,7 @@ impl fmt::Display for Level {
         f.write_str(match self {
             Self::None => "none",
             Self::Limits => "limits",
+            Self::Confined => "confined",
             Self::Strict => "strict",
         })
     }
@@ -330,10 +342,11 @@ impl FromStr for Level {
         match text {
             "none" => Ok(Self::None),
             "limits" => Ok(Self::Limits),
+            "confined" => Ok(Self::Confined),
             "strict" => Ok(Self::Strict),
             other => {
                 let problem = format!(
-                    "unknown level `{other}`; the levels are `none`, `limits` and `strict`"
+                    "unknown level `{other}`; the levels are `none`, `limits`, `confined` and `strict`"
                 );
                 Err(InvalidCall::new("sandbox", problem))
             }

@@ -8,7 +8,7 @@ use fairtrial_exec::linux::confine::{self, Birth, Means};
 use fairtrial_exec::linux::landlock::abi;
 use fairtrial_exec::linux::perf::Counted;
 use fairtrial_exec::linux::plan::Plan;
-use fairtrial_exec::linux::seccomp::{Filter, Internet, Others};
+use fairtrial_exec::linux::seccomp::{Filter, Others, Sockets};
 use fairtrial_exec::linux::selftest::SelfTest;
 use fairtrial_exec::linux::spawn::{read_report, spawn};
 use fairtrial_exec::protocol::launcher::{Confine, Landlock, Program};
@@ -85,6 +85,9 @@ fn all_that_confines() -> Plan {
         landlock: abi().ok().map(|abi| Landlock {
             abi,
             writable: vec![b"/tmp".to_vec(), b"/dev/null".to_vec()],
+            readable: Some(vec![b"/usr".to_vec()]),
+            unlisted: Vec::new(),
+            refuse_tcp: true,
         }),
         cpus: Vec::new(),
         umask: Some(0o077),
@@ -92,7 +95,8 @@ fn all_that_confines() -> Plan {
         tree: None,
         filter: Some(Filter {
             others: Others::InNamespace,
-            rare_calls: Some(Internet::Namespaced),
+            rare_calls: Some(Sockets::Namespaced),
+            shares_host: true,
         }),
     };
     confine::plan(&confine, Means::default(), Birth::Executed).expect("nothing of it can fail")

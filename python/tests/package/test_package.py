@@ -257,6 +257,7 @@ def test_what_is_wrong_is_said_at_construction(make, error, words):
 
 
 NEEDS_STRICT = "cannot do that; use `strict`, or leave it out"
+NEEDS_CONFINED = "cannot do that; use `confined`, or leave it out"
 STRICT = {"level": "strict"}
 
 
@@ -276,9 +277,10 @@ STRICT = {"level": "strict"}
         (STRICT | {"devices": ["nvidia"], "address_space": "4G"}, ValueError, "`sandbox.address_space`: does not go"),
         (STRICT | {"cpus": []}, ValueError, "`sandbox.cpus`: names no processor"),
         (STRICT | {"cpus": [-1]}, ValueError, "`sandbox.cpus` must be a whole number"),
-        ({"level": "limits", "network": "none"}, ValueError, NEEDS_STRICT),
-        ({"level": "limits", "read": ["/data"]}, ValueError, NEEDS_STRICT),
+        ({"level": "limits", "network": "none"}, ValueError, NEEDS_CONFINED),
+        ({"level": "limits", "read": ["/data"]}, ValueError, NEEDS_CONFINED),
         ({"level": "limits", "scratch_bytes": "1M"}, ValueError, NEEDS_STRICT),
+        ({"level": "confined", "network": "loopback"}, ValueError, NEEDS_STRICT),
         ({"level": "none", "write": ["/data"]}, ValueError, "use `limits`, or leave it out"),
         ({"level": "none", "address_space": "4G"}, ValueError, "use `limits`, or leave it out"),
     ],
@@ -302,6 +304,7 @@ def test_what_is_wrong_with_a_sandbox_is_said_at_construction(sandbox, error, wo
         "strict",
         {"level": "none", "on_missing": "fail", "network": "host", "scratch_bytes": None, "read": []},
         {"level": "limits", "write": ["/var"], "address_space": "4G"},
+        {"level": "confined", "read": ["/var"], "network": "host"},
         STRICT
         | {"network": "loopback", "read": ["/var"], "write": ["/tmp"], "scratch_bytes": "1M", "scratch_inodes": None},
         STRICT | {"devices": ["nvidia"], "cpus": [0], "on_missing": "degrade"},

@@ -325,7 +325,7 @@ impl Ground {
                 .write
                 .extend([slot.path().to_owned(), slot.home().to_owned()]);
         }
-        if call.sandbox.level == Level::Strict {
+        if call.sandbox.level >= Level::Confined {
             // Some of it is there as links.
             let shared = self.shared.iter().map(|shared| shared.source.clone());
             call.sandbox.read.extend(shared);
@@ -351,7 +351,7 @@ impl Ground {
         if errand.whole_output {
             call.capture_bytes = call.limits.output_bytes.unwrap_or(DEFAULT_OUTPUT_BYTES);
         }
-        if call.sandbox.level == Level::Strict {
+        if call.sandbox.level >= Level::Confined {
             call.sandbox.read.extend(errand.shows.iter().cloned());
         }
         call.env = self.environment(at, home, errand);

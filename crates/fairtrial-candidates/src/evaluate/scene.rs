@@ -248,7 +248,7 @@ impl Evaluator {
         let layers = ["layers", "history", "built", "judged", "room", "uppers"]
             .map(|name| root.path().join(name));
         let mut sandbox = spec.sandbox.clone();
-        if sandbox.level == Level::Strict {
+        if sandbox.level >= Level::Confined {
             sandbox.read.push(root.path().join(PLUGIN));
         }
         Ok(Ground {

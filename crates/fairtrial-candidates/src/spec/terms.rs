@@ -86,6 +86,7 @@ impl Worded for Level {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("none", Self::None),
         ("limits", Self::Limits),
+        ("confined", Self::Confined),
         ("strict", Self::Strict),
     ];
 }

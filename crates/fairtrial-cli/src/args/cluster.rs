@@ -36,7 +36,7 @@ pub(crate) struct AgentArgs {
     /// Its name, unlike any other agent's [default: the node's id]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// The least isolation of any call: none, limits or strict
+    /// The least isolation of any call: none, limits, confined or strict
     #[arg(long, value_name = "LEVEL", default_value = "limits", value_parser = level)]
     pub(crate) sandbox: Level,
     /// Where what is large is kept: file:///DIR, s3://BUCKET/PREFIX, http(s)://… [default: a directory of this user's]

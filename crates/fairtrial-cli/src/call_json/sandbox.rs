@@ -22,7 +22,9 @@ fn from_object(given: Field<'_>, base: &Path) -> Result<Sandbox, Fault> {
     object.parse(given.raw)?;
     object.check_keys(&[&SANDBOX_KEYS])?;
     let Some(level) = object.get("sandbox.level") else {
-        return Err(given.fault("`level` is missing (give `none`, `limits` or `strict`)"));
+        return Err(
+            given.fault("`level` is missing (give `none`, `limits`, `confined` or `strict`)")
+        );
     };
     let mut sandbox = Sandbox::new(level.named()?);
     set_options(&mut sandbox, &object)?;

@@ -150,7 +150,7 @@ fn each_fault_has_its_column_and_a_hint() {
         ),
         (
             r#"{"argv": ["true"], "sandbox": "jail"}"#,
-            "31: `sandbox`: unknown level `jail`; the levels are `none`, `limits` and `strict`",
+            "31: `sandbox`: unknown level `jail`; the levels are `none`, `limits`, `confined` and `strict`",
         ),
         (
             r#"{"source": "", "function": "f", "isolation": "new"}"#,
@@ -261,7 +261,7 @@ fn read_sandbox(text: &str) -> Result<Sandbox, String> {
 /// SB-14
 #[test]
 fn a_sandbox_is_a_level_or_an_object() {
-    for level in [Level::None, Level::Limits, Level::Strict] {
+    for level in Level::ALL {
         let wanted = Ok(Sandbox::new(level));
         assert_eq!(read_sandbox(&format!(r#""{level}""#)), wanted);
         assert_eq!(read_sandbox(&format!(r#"{{"level": "{level}"}}"#)), wanted);
@@ -296,15 +296,15 @@ fn each_fault_of_a_sandbox_has_its_column_and_a_hint() {
         ),
         (
             r#""jail""#,
-            "13: `sandbox`: unknown level `jail`; the levels are `none`, `limits` and `strict`",
+            "13: `sandbox`: unknown level `jail`; the levels are `none`, `limits`, `confined` and `strict`",
         ),
         (
             r#"{"level": "jail"}"#,
-            "23: `sandbox.level`: unknown level `jail`; the levels are `none`, `limits` and `strict`",
+            "23: `sandbox.level`: unknown level `jail`; the levels are `none`, `limits`, `confined` and `strict`",
         ),
         (
             r#"{"network": "none"}"#,
-            "13: `sandbox`: `level` is missing (give `none`, `limits` or `strict`)",
+            "13: `sandbox`: `level` is missing (give `none`, `limits`, `confined` or `strict`)",
         ),
         (
             r#"{"level": "strict", "netwrk": "none"}"#,
@@ -316,7 +316,7 @@ fn each_fault_of_a_sandbox_has_its_column_and_a_hint() {
         ),
         (
             r#"{"level": "limits", "network": "none"}"#,
-            "44: `sandbox.network`: level `limits` cannot do that; use `strict`, or leave it out",
+            "44: `sandbox.network`: level `limits` cannot do that; use `confined`, or leave it out",
         ),
         (
             r#"{"level": "none", "write": ["/w"]}"#,

@@ -1,7 +1,9 @@
 //! `fairtrial doctor`: what isolation and measuring this machine can do, and whether the engine works on it at all.
 
+mod fix;
 mod level;
 mod measuring;
+mod summary;
 mod workspaces;
 
 use std::io::{self, Write};
@@ -22,6 +24,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal::Shown;
 use crate::{engine, show};
+use fix::Host;
 pub(crate) use level::LevelFindings;
 use measuring::Measuring;
 use workspaces::Workspaces;
@@ -42,24 +45,33 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         let mut interrupt = Interrupt::listen()?;
         let backend = Arc::new(LocalBackend::new(config));
         let tests = async {
-            let mut levels = Vec::new();
             let tests = self_tests(&backend).await?;
-            for level in [Level::None, Level::Limits, Level::Strict] {
+            // At once: most of the time goes in waiting until a limit has ended a process.
+            let examine = async |level| {
                 let report = backend.examine(level).await;
                 let report = report.map_err(|error| error.to_string());
-                levels.push(LevelFindings { level, report });
-            }
+                LevelFindings { level, report }
+            };
+            // Before the others: beside running calls, namespaces that cannot be had are taken for a lack of room.
+            let strict = examine(Level::Strict).await;
             let workspaces = Workspaces::try_in(&backend, room.path()).await;
+            let (none, limits, confined) = tokio::join!(
+                examine(Level::None),
+                examine(Level::Limits),
+                examine(Level::Confined),
+            );
+            let levels = vec![none, limits, confined, strict];
             Ok((tests, levels, workspaces))
         };
         let tests = interrupt.or(tests).await;
         engine::stop(&backend).await;
         tests?
     })?;
-    let text = if args.json {
-        format!("{}\n", findings.json())
-    } else {
-        findings.text()
+    let text = match (args.json, args.fix, args.all) {
+        (true, ..) => format!("{}\n", findings.json()),
+        (_, true, _) => fix::text(&findings.remedies(&Host::here())),
+        (.., true) => findings.text(),
+        _ => findings.summary(),
     };
     match Shown::on(io::stdout()).write_all(text.as_bytes()) {
         // A reader that went away is no reason to fail.
@@ -169,9 +181,7 @@ impl Findings {
 
     fn levels(&self) -> Vec<(Level, String)> {
         let levels = self.levels.iter().map(|found| match found.level {
-            Level::None if !self.works() => {
-                (found.level, "does not work, see the self-test".to_owned())
-            }
+            level if !self.works() => (level, "does not work, see the self-test".to_owned()),
             level => (level, found.state()),
         });
         levels.collect()
@@ -203,7 +213,7 @@ impl Findings {
         );
         text += "\nisolation levels\n";
         for (level, state) in self.levels() {
-            text += &format!("  {:<8} {state}\n", level.to_string());
+            text += &format!("  {:<9} {state}\n", level.to_string());
         }
         if let Some(level) = self.default_level {
             text += &format!("  calls that do not say have `{level}`, by {SANDBOX_VARIABLE}\n");

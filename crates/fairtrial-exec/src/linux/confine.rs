@@ -9,7 +9,7 @@ use super::plan::{Arg, Plan};
 use super::process::hard_limit;
 use super::seccomp::{self, Filter};
 use super::world;
-use crate::protocol::launcher::{Confine, Landlock, Namespaces, Step};
+use crate::protocol::launcher::{Confine, Namespaces, Step};
 
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 const KEYCTL_JOIN_SESSION_KEYRING: u64 = 1;
@@ -89,13 +89,13 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
     if let Some(most) = confine.user_tasks {
         set_rlimit(&mut plan, libc::RLIMIT_NPROC, most);
     }
-    if let Some(Landlock { abi, writable }) = &confine.landlock {
+    if let Some(landlock) = &confine.landlock {
         // What is mounted in its own namespace can only be named there.
         match (&confine.namespaces, &confine.tree) {
             (Some(Namespaces::All(_)), _) | (_, Some(_)) => {
-                landlock::restrict_inside(&mut plan, *abi, writable);
+                landlock::restrict_inside(&mut plan, landlock);
             }
-            _ => landlock::restrict(&mut plan, *abi, writable)?,
+            _ => landlock::restrict(&mut plan, landlock)?,
         }
     }
     if let Some(filter) = confine.filter {

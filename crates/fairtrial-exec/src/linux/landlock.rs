@@ -1,6 +1,7 @@
-//! Landlock: which files a process may still write, and whom it may still signal.
+//! Landlock: which files a process may still write or read, and whom it may still signal.
 //!
-//! Only rights to change files are handled: reading is a matter of the mount namespace, where there is one.
+//! Rights to read are handled only where no mount namespace sees to that. Landlock does not handle what concerns no
+//! content: whether a file is there, its owner, size, modes and times can be asked for, and its owner can change them.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,13 +12,17 @@ use std::path::Path;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::plan::{Arg, Plan};
-use crate::protocol::launcher::Step;
+use crate::protocol::launcher::{Landlock, Step};
 
 const STEP: Step = Step::Landlock;
+const EXECUTE: u64 = 1;
 const WRITE_FILE: u64 = 1 << 1;
+const READ_FILE: u64 = 1 << 2;
+const READ_DIR: u64 = 1 << 3;
 const REMOVE_AND_MAKE: u64 = 0x1ff << 4; // REMOVE_DIR to MAKE_SYM
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
+const BIND_AND_CONNECT_TCP: u64 = 3;
 const SCOPE_ABSTRACT_SOCKETS: u64 = 1;
 const SCOPE_SIGNALS: u64 = 1 << 1;
 const CREATE_RULESET_VERSION: libc::c_uint = 1;
@@ -25,6 +30,9 @@ const RULE_PATH_BENEATH: u64 = 1;
 
 /// From this version on truncation can be kept inside.
 pub const TRUNCATE_ABI: u32 = 3;
+
+/// From this version on TCP ports can be refused.
+const TCP_ABI: u32 = 4;
 
 /// From this version on signals and abstract sockets can be kept inside.
 pub const SCOPES_ABI: u32 = 6;
@@ -45,23 +53,35 @@ pub fn abi() -> io::Result<u32> {
 
 /// What a ruleset handles, by the kernel's version.
 struct Handled {
-    rights: u64,
+    /// To change files.
+    write: u64,
+    /// To read and execute files; none where reading is not handled.
+    read: u64,
+    ports: u64,
     scopes: u64,
     /// How much of the structure that tells so the kernel knows.
     size: u64,
 }
 
 impl Handled {
-    fn by(abi: u32) -> Self {
-        let mut rights = WRITE_FILE | REMOVE_AND_MAKE;
-        rights |= if abi >= 2 { REFER } else { 0 };
-        rights |= if abi >= TRUNCATE_ABI { TRUNCATE } else { 0 };
+    fn by(landlock: &Landlock) -> Self {
+        let abi = landlock.abi;
+        let mut write = WRITE_FILE | REMOVE_AND_MAKE;
+        write |= if abi >= 2 { REFER } else { 0 };
+        write |= if abi >= TRUNCATE_ABI { TRUNCATE } else { 0 };
         let (scopes, size) = match abi {
             SCOPES_ABI.. => (SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS, 24),
+            TCP_ABI.. => (0, 16),
             _ => (0, 8),
         };
+        let refuses_tcp = landlock.refuse_tcp && abi >= TCP_ABI;
         Self {
-            rights,
+            write,
+            read: match landlock.readable {
+                Some(_) => EXECUTE | READ_FILE | READ_DIR,
+                None => 0,
+            },
+            ports: if refuses_tcp { BIND_AND_CONNECT_TCP } else { 0 },
             scopes,
             size,
         }
@@ -69,23 +89,37 @@ impl Handled {
 
     /// handled_access_fs, handled_access_net, scoped
     fn attributes(&self) -> Vec<u8> {
-        [self.rights, 0, self.scopes].map(u64::to_ne_bytes).concat()
+        let words = [self.write | self.read, self.ports, self.scopes];
+        words.map(u64::to_ne_bytes).concat()
     }
 
-    /// Rights that only a directory has are refused for a file.
-    fn rule(&self, path: &[u8]) -> u64 {
-        let path = Path::new(OsStr::from_bytes(path));
-        match path.metadata() {
-            Ok(file) if !file.is_dir() => self.rights & (WRITE_FILE | TRUNCATE),
-            _ => self.rights,
-        }
+    /// Each place with the rights that there are beneath it.
+    fn rules<'a>(&self, landlock: &'a Landlock) -> Vec<(&'a [u8], u64)> {
+        let readable = landlock.readable.iter().flatten();
+        let readable = readable.map(|path| (&path[..], self.read));
+        let writable = landlock.writable.iter().map(|path| {
+            let unlisted = landlock.unlisted.contains(path);
+            let hidden = if unlisted { READ_DIR } else { 0 };
+            (&path[..], (self.write | self.read) & !hidden)
+        });
+        let of_kind = |(path, rights)| (path, rights_of_kind(path, rights));
+        readable.chain(writable).map(of_kind).collect()
     }
 }
 
-/// Makes a ruleset by which only what is beneath `writable` can be changed, and nobody outside be signalled if the
-/// kernel can see to that; the process has only to put it in force. What is not there cannot be written either.
-pub fn restrict(plan: &mut Plan, abi: u32, writable: &[Vec<u8>]) -> io::Result<()> {
-    let handled = Handled::by(abi);
+/// Rights that only a directory has are refused for a file.
+fn rights_of_kind(path: &[u8], rights: u64) -> u64 {
+    let path = Path::new(OsStr::from_bytes(path));
+    match path.metadata() {
+        Ok(file) if !file.is_dir() => rights & (EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE),
+        _ => rights,
+    }
+}
+
+/// Makes a ruleset by which files can be changed and read only beneath the places named, and nobody outside be
+/// signalled if the kernel can see to that; the process has only to put it in force. Places that are missing have no rule.
+pub fn restrict(plan: &mut Plan, landlock: &Landlock) -> io::Result<()> {
+    let handled = Handled::by(landlock);
     let attributes = handled.attributes();
     // SAFETY: the kernel reads as many bytes as told, and makes a descriptor that is then ours alone.
     let ruleset = unsafe {
@@ -100,16 +134,11 @@ pub fn restrict(plan: &mut Plan, abi: u32, writable: &[Vec<u8>]) -> io::Result<(
         }
         OwnedFd::from_raw_fd(ruleset as RawFd)
     };
-    for path in writable {
-        let Ok(file) = openat(
-            CWD,
-            &path[..],
-            OFlags::PATH | OFlags::CLOEXEC,
-            Mode::empty(),
-        ) else {
+    for (path, rights) in handled.rules(landlock) {
+        let Ok(file) = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) else {
             continue;
         };
-        let rule = rule(handled.rule(path), file.as_raw_fd());
+        let rule = rule(rights, file.as_raw_fd());
         // SAFETY: as above.
         let added = unsafe {
             libc::syscall(
@@ -131,15 +160,15 @@ pub fn restrict(plan: &mut Plan, abi: u32, writable: &[Vec<u8>]) -> io::Result<(
 }
 
 /// As [`restrict`], with a ruleset that the process itself makes: paths are looked up in its own mount namespace.
-pub fn restrict_inside(plan: &mut Plan, abi: u32, writable: &[Vec<u8>]) {
+pub fn restrict_inside(plan: &mut Plan, landlock: &Landlock) {
     const HERE: Arg = Arg::Value(libc::AT_FDCWD as u64);
-    let handled = Handled::by(abi);
+    let handled = Handled::by(landlock);
     let attributes = plan.bytes(&handled.attributes());
     let arguments = [attributes, Arg::Value(handled.size), Arg::Value(0)];
     plan.call(STEP, libc::SYS_landlock_create_ruleset, &arguments);
     let ruleset = plan.keep();
-    for path in writable {
-        let rule = plan.bytes(&rule(handled.rule(path), -1));
+    for (path, rights) in handled.rules(landlock) {
+        let rule = plan.bytes(&rule(rights, -1));
         let path = plan.text(path);
         let flags = Arg::Value((libc::O_PATH | libc::O_CLOEXEC) as u64);
         plan.try_call(STEP, libc::SYS_openat, &[HERE, path, flags]);

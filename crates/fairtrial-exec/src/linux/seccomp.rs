@@ -8,7 +8,10 @@ pub struct Filter {
     /// Which other processes a system call may name.
     pub others: Others,
     /// Refuses rarely used system calls, and sockets by this rule.
-    pub rare_calls: Option<Internet>,
+    pub rare_calls: Option<Sockets>,
+    /// Refuses System V objects and message queues, which are the host's, and setuid and setgid bits, which the mounts
+    /// of the host respect. Only with `rare_calls`.
+    pub shares_host: bool,
 }
 
 /// Which processes a program can name when it sets limits, priorities, processors or memory policies of a process.
@@ -20,13 +23,13 @@ pub enum Others {
     Nobody,
 }
 
-/// Who may still open Internet sockets.
+/// Which sockets may still be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub enum Internet {
-    /// Its network namespace sees to it, or it has the host's network.
+pub enum Sockets {
+    /// Internet and local ones: its network namespace keeps it inside, or it has the host's network.
     Namespaced,
-    /// Nobody: there is no network namespace.
-    Refused,
+    /// Only pairs that are connected to each other: without a network namespace any other could lead to a server.
+    PairsOnly,
 }
 
 /// Whether the kernel has filters of system calls.
@@ -116,8 +119,43 @@ const RARE: &[libc::c_long] = &[
     libc::SYS_open_by_handle_at,
 ];
 
+/// Objects that all processes of an IPC namespace have in common.
+const SHARED_OBJECTS: &[libc::c_long] = &[
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+];
+
+/// System calls that set the mode of a file, and which argument is the mode.
+const SET_MODES: &[(libc::c_long, u32)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (SYS_FCHMODAT2, 2),
+];
+/// Since Linux 6.6, the same on both architectures.
+const SYS_FCHMODAT2: libc::c_long = 452;
+/// Who executes a file with one of these becomes its owner or group.
+const HAND_ON_OWNERSHIP: u32 = libc::S_ISUID | libc::S_ISGID;
+
 /// Socket families that reach past a network namespace, or into the kernel.
-const FAMILIES: &[i32] = &[libc::AF_VSOCK, libc::AF_PACKET, libc::AF_NETLINK];
+const FAMILIES: &[i32] = &[
+    libc::AF_VSOCK,
+    libc::AF_PACKET,
+    libc::AF_NETLINK,
+    libc::AF_TIPC,
+];
 
 /// The first process of a namespace, which may have the same user as the calls in it.
 const INIT: u32 = 1;
@@ -173,8 +211,20 @@ pub fn program(filter: Filter) -> Vec<u8> {
     if let Some(from) = FOREIGN_FROM {
         program.extend([(JUMP_AT_LEAST, 0, 1, from), (RETURN, 0, 0, KILL_PROCESS)]);
     }
-    if let Some(internet) = filter.rare_calls {
-        refuse_rare_calls(&mut program, internet);
+    if let Some(sockets) = filter.rare_calls {
+        refuse_rare_calls(&mut program, sockets);
+        if filter.shares_host {
+            refuse_all(&mut program, SHARED_OBJECTS, libc::EPERM);
+            for (call, mode_at) in SET_MODES {
+                refuse_if(
+                    &mut program,
+                    *call,
+                    *mode_at,
+                    JUMP_BITS,
+                    &[HAND_ON_OWNERSHIP],
+                );
+            }
+        }
     }
     for (call, who) in NAME_A_USER {
         refuse_if(&mut program, *call, 0, JUMP_EQUAL, &[*who]);
@@ -217,19 +267,23 @@ pub fn program(filter: Filter) -> Vec<u8> {
     bytes.collect()
 }
 
-fn refuse_rare_calls(program: &mut Vec<Instruction>, internet: Internet) {
+fn refuse_rare_calls(program: &mut Vec<Instruction>, sockets: Sockets) {
     refuse_all(program, RARE, libc::EPERM);
     // libc falls back to `clone`, whose flags can be looked at.
     refuse_all(program, &[libc::SYS_clone3], libc::ENOSYS);
     refuse_if(program, libc::SYS_clone, 0, JUMP_BITS, &[NAMESPACE_FLAGS]);
     let push_input = libc::TIOCSTI as u32;
     refuse_if(program, libc::SYS_ioctl, 1, JUMP_EQUAL, &[push_input]);
-    let mut families: Vec<u32> = FAMILIES.iter().map(|family| *family as u32).collect();
-    if internet == Internet::Refused {
-        families.extend([libc::AF_INET as u32, libc::AF_INET6 as u32]);
-    }
-    for call in [libc::SYS_socket, libc::SYS_socketpair] {
-        refuse_if(program, call, 0, JUMP_EQUAL, &families);
+    let families: Vec<u32> = FAMILIES.iter().map(|family| *family as u32).collect();
+    refuse_if(program, libc::SYS_socketpair, 0, JUMP_EQUAL, &families);
+    match sockets {
+        Sockets::Namespaced => refuse_if(program, libc::SYS_socket, 0, JUMP_EQUAL, &families),
+        Sockets::PairsOnly => {
+            refuse_all(program, &[libc::SYS_socket], libc::EPERM);
+            // One of a pair of these can still send to any other by its name.
+            let datagrams = libc::SOCK_DGRAM as u32;
+            refuse_if(program, libc::SYS_socketpair, 1, JUMP_BITS, &[datagrams]);
+        }
     }
 }
 

@@ -189,7 +189,7 @@ pub(super) fn program(site: &Site, call: &Call, worker_id: &str, scratch: &Path)
         ("TMPDIR".into(), Some(scratch.into())),
         ("FAIRTRIAL_WORKER_ID".into(), Some(worker_id.into())),
     ]);
-    if call.sandbox.level == Level::Strict {
+    if call.sandbox.level >= Level::Confined {
         changes.insert("HOME".into(), Some(scratch.into()));
     }
     changes.extend(call.env.clone());

@@ -156,6 +156,12 @@ pub struct Landlock {
     pub abi: u32,
     /// The only places where files may be changed.
     pub writable: Vec<Vec<u8>>,
+    /// The only places, besides those, where files may be read and executed; `None` is everywhere.
+    pub readable: Option<Vec<Vec<u8>>>,
+    /// Places among `writable` that several calls use: where `readable` is given, their files cannot be listed.
+    pub unlisted: Vec<Vec<u8>>,
+    /// Whether no TCP port may be bound or connected to.
+    pub refuse_tcp: bool,
 }
 
 /// Namespaces of a task's own.

@@ -70,9 +70,9 @@ pub(crate) fn missing(call: &Call, mode: Mode, means: &Means) -> Vec<Mechanism> 
 
 /// What a level brings to every call, whatever its limits.
 fn standing(sandbox: &Sandbox, mode: Mode, means: &Means) -> Vec<Mechanism> {
-    // Without namespaces `strict` is what `limits` is, and the filter of system calls.
+    // Without namespaces `strict` is what `confined` is.
     let level = match means.no_namespaces() {
-        Some(_) => sandbox.level.min(Level::Limits),
+        Some(_) => sandbox.level.min(Level::Confined),
         None => sandbox.level,
     };
     let mut all = vec![
@@ -99,9 +99,12 @@ fn standing(sandbox: &Sandbox, mode: Mode, means: &Means) -> Vec<Mechanism> {
             signal_scope(level, means),
             process_scope(level, means),
             write_scope(level, mode, means),
-            shared_memory(level),
+            shared_memory(level, means),
             cpu_share(level, means),
         ]);
+    }
+    if level == Level::Confined {
+        all.push(read_scope(means));
     }
     if sandbox.cpus.is_some() {
         all.push(entry(
@@ -120,12 +123,30 @@ fn standing(sandbox: &Sandbox, mode: Mode, means: &Means) -> Vec<Mechanism> {
             ));
             all.extend(pidns(means));
         }
+        Level::Confined => {
+            all.push(network(
+                sandbox.network,
+                Some(NO_NAMESPACES),
+                means.seccomp(),
+            ));
+            all.push(seccomp(means));
+            all.extend(pidns(means));
+            let via = "calls of this level have the engine's user";
+            all.push(entry("slot_uid", State::Unavailable, via));
+        }
         Level::Strict => all.extend(world(sandbox, means)),
     }
     all
 }
 
-/// At `limits` only where it makes up for something.
+/// What `confined` never has: nothing was refused.
+const NO_NAMESPACES: Lack = Lack {
+    mechanism: "",
+    errno: None,
+    hint: "",
+};
+
+/// At `limits` and `confined` only where it makes up for something.
 fn pidns(means: &Means) -> Option<Mechanism> {
     let via = "namespace of its own, with its own /proc";
     let entry = match means.no_fallback() {
@@ -257,7 +278,7 @@ fn network(asked: Network, lack: Option<Lack>, filtered: bool) -> Mechanism {
             "network namespace without any interface up",
         ),
         (Network::Loopback, None) => (State::Enforced, "network namespace with its own loopback"),
-        (_, Some(_)) if filtered => (State::Partial, "seccomp: no Internet sockets"),
+        (_, Some(_)) if filtered => (State::Enforced, "seccomp: only pairs of sockets"),
         (_, Some(_)) => (State::Unavailable, "nothing keeps it from the host's"),
     };
     let failed = lack.filter(|lack| lack.mechanism == "network");
@@ -279,15 +300,15 @@ fn tree_kill(level: Level, means: &Means) -> Mechanism {
     match (level, means.kill()) {
         (Level::None, _) => partial,
         (Level::Strict, _) => by_init,
-        (Level::Limits, Ok(via)) if cannot_leave_cgroup(level, means) => {
+        (Level::Limits | Level::Confined, Ok(via)) if cannot_leave_cgroup(level, means) => {
             entry(NAME, State::Enforced, via)
         }
-        (Level::Limits, _) if means.namespaces_at(level).is_some() => by_init,
-        (Level::Limits, Ok(via)) => Mechanism {
+        (Level::Limits | Level::Confined, _) if means.namespaces_at(level).is_some() => by_init,
+        (Level::Limits | Level::Confined, Ok(via)) => Mechanism {
             hint: LANDLOCK_HINT,
             ..entry(NAME, State::Partial, via)
         },
-        (Level::Limits, Err(hint)) => Mechanism { hint, ..partial },
+        (Level::Limits | Level::Confined, Err(hint)) => Mechanism { hint, ..partial },
     }
 }
 
@@ -411,6 +432,18 @@ fn process_scope(level: Level, means: &Means) -> Mechanism {
     }
 }
 
+/// Where no mount namespace hides the host's files. What it leaves open is in docs/security.md: names, owners and times.
+fn read_scope(means: &Means) -> Mechanism {
+    const NAME: &str = "read_scope";
+    match means.landlock() {
+        1.. => entry(NAME, State::Enforced, "Landlock"),
+        0 => Mechanism {
+            hint: LANDLOCK_HINT,
+            ..entry(NAME, State::Unavailable, "nothing keeps it from reading")
+        },
+    }
+}
+
 fn write_scope(level: Level, mode: Mode, means: &Means) -> Mechanism {
     const NAME: &str = "write_scope";
     match (level, mode, means.landlock()) {
@@ -437,11 +470,16 @@ fn write_scope(level: Level, mode: Mode, means: &Means) -> Mechanism {
     }
 }
 
-/// No owner tells whose it was: calls at `limits` have the engine's user.
-fn shared_memory(level: Level) -> Mechanism {
+/// No owner tells whose it was: calls at `limits` and `confined` have the engine's user.
+fn shared_memory(level: Level, means: &Means) -> Mechanism {
     const NAME: &str = "shared_memory";
     match level {
         Level::Strict => entry(NAME, State::Enforced, "its own /dev/shm and ipc namespace"),
+        Level::Confined if means.seccomp() && means.landlock() > 0 => entry(
+            NAME,
+            State::Partial,
+            "the host's /dev/shm, which cannot be listed; no System V objects",
+        ),
         _ => Mechanism {
             hint: "what a call leaves in /dev/shm stays there; at `strict` it has its own",
             ..entry(NAME, State::Unavailable, "the host's: open at this level")
@@ -456,11 +494,13 @@ fn environ_guard(level: Level, means: &Means) -> Mechanism {
     match level {
         Level::None => {}
         Level::Strict => return by_namespace,
-        Level::Limits if means.landlock() > 0 => {
+        Level::Limits | Level::Confined if means.landlock() > 0 => {
             return entry(NAME, State::Enforced, "Landlock, no capabilities");
         }
-        Level::Limits if means.namespaces_at(level).is_some() => return by_namespace,
-        Level::Limits => {}
+        Level::Limits | Level::Confined if means.namespaces_at(level).is_some() => {
+            return by_namespace;
+        }
+        Level::Limits | Level::Confined => {}
     }
     // A host decides this before it makes a backend, if at all; to ask for each call takes two system calls.
     static HIDDEN: OnceLock<(bool, bool)> = OnceLock::new();

@@ -15,30 +15,47 @@ enum Need {
     Enforced,
 }
 
-/// What `limits` and `strict` need beyond what every call has.
-const NEEDS: [(&str, Need, Need); 20] = [
-    ("tree_kill", Need::Some, Need::Enforced),
-    ("environ_guard", Need::Enforced, Need::Enforced),
+/// What `limits`, `confined` and `strict` need beyond what every call has.
+const NEEDS: [(&str, Need, Need, Need); 21] = [
+    ("tree_kill", Need::Some, Need::Some, Need::Enforced),
+    (
+        "environ_guard",
+        Need::Enforced,
+        Need::Enforced,
+        Need::Enforced,
+    ),
     // Its quota, where that was asked for.
-    ("scratch", Need::No, Need::Enforced),
-    ("cpu", Need::Some, Need::Some),
-    ("memory", Need::Some, Need::Some),
-    ("processes", Need::Some, Need::Some),
+    ("scratch", Need::No, Need::No, Need::Enforced),
+    ("cpu", Need::Some, Need::Some, Need::Some),
+    ("memory", Need::Some, Need::Some, Need::Some),
+    ("processes", Need::Some, Need::Some, Need::Some),
     // A worker that is kept has soft limits only, since its next call may have more: it does not have `limits`.
-    ("rlimits", Need::Enforced, Need::Enforced),
-    ("oom_score", Need::Enforced, Need::Enforced),
-    ("no_new_privs", Need::Enforced, Need::Enforced),
-    ("capabilities", Need::Enforced, Need::Enforced),
-    ("signal_scope", Need::Some, Need::Enforced),
-    ("process_scope", Need::Some, Need::Enforced),
-    ("write_scope", Need::Some, Need::Enforced),
-    ("userns", Need::No, Need::Enforced),
-    ("pidns", Need::No, Need::Enforced),
-    ("ipcns", Need::No, Need::Enforced),
-    ("utsns", Need::No, Need::Enforced),
-    ("mountns", Need::No, Need::Enforced),
-    ("network", Need::No, Need::Enforced),
-    ("seccomp", Need::No, Need::Enforced),
+    ("rlimits", Need::Enforced, Need::Enforced, Need::Enforced),
+    ("oom_score", Need::Enforced, Need::Enforced, Need::Enforced),
+    (
+        "no_new_privs",
+        Need::Enforced,
+        Need::Enforced,
+        Need::Enforced,
+    ),
+    (
+        "capabilities",
+        Need::Enforced,
+        Need::Enforced,
+        Need::Enforced,
+    ),
+    ("signal_scope", Need::Some, Need::Some, Need::Enforced),
+    ("process_scope", Need::Some, Need::Enforced, Need::Enforced),
+    ("write_scope", Need::Some, Need::Enforced, Need::Enforced),
+    // Where no mount namespace keeps files out of sight.
+    ("read_scope", Need::No, Need::Enforced, Need::No),
+    ("userns", Need::No, Need::No, Need::Enforced),
+    ("pidns", Need::No, Need::No, Need::Enforced),
+    ("ipcns", Need::No, Need::No, Need::Enforced),
+    ("utsns", Need::No, Need::No, Need::Enforced),
+    ("mountns", Need::No, Need::No, Need::Enforced),
+    ("network", Need::No, Need::Enforced, Need::Enforced),
+    ("seccomp", Need::No, Need::Enforced, Need::Enforced),
 ];
 
 /// Those that fall short of what a level needs: first what the kernel refused, then what is not there at all.
@@ -64,7 +81,8 @@ fn need(level: Level, sandbox: &Sandbox, mechanism: &str) -> Need {
     let needs = NEEDS.iter().find(|(name, ..)| *name == mechanism);
     match (needs, level) {
         (None, _) | (_, Level::None) => Need::No,
-        (Some((_, limits, _)), Level::Limits) => *limits,
+        (Some((_, limits, ..)), Level::Limits) => *limits,
+        (Some((.., confined, _)), Level::Confined) => *confined,
         (Some((.., strict)), Level::Strict) => *strict,
     }
 }
@@ -72,7 +90,7 @@ fn need(level: Level, sandbox: &Sandbox, mechanism: &str) -> Need {
 /// The highest level, up to the one asked for, whose needs are met.
 pub(super) fn effective(sandbox: &Sandbox, mechanisms: &[Mechanism]) -> Level {
     let met = |level: &Level| missing(*level, sandbox, mechanisms).is_empty();
-    let levels = [Level::Strict, Level::Limits].into_iter();
+    let levels = [Level::Strict, Level::Confined, Level::Limits].into_iter();
     levels
         .filter(|level| *level <= sandbox.level)
         .find(met)
@@ -113,17 +131,18 @@ mod tests {
     #[test]
     fn a_level_is_had_when_all_that_it_needs_is() {
         let sandbox = Sandbox::new(Level::Strict);
-        for (name, limits, strict) in NEEDS {
+        for (name, limits, confined, strict) in NEEDS {
             for state in [State::Sampled, State::Partial, State::Unavailable] {
                 let holds = |need| match need {
                     Need::No => true,
                     Need::Some => state != State::Unavailable,
                     Need::Enforced => false,
                 };
-                let wanted = match (holds(limits), holds(strict)) {
-                    (true, true) => Level::Strict,
-                    (true, false) => Level::Limits,
-                    (false, _) => Level::None,
+                let wanted = match (holds(strict), holds(confined), holds(limits)) {
+                    (true, ..) => Level::Strict,
+                    (_, true, _) => Level::Confined,
+                    (.., true) => Level::Limits,
+                    _ => Level::None,
                 };
                 assert_eq!(
                     effective_with(&sandbox, name, state),

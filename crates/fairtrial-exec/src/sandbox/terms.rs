@@ -8,16 +8,16 @@ use super::means::Inside;
 use super::{Level, Means, Network, Sandbox};
 use crate::call::{Call, Work};
 use crate::linux::cgroup::LeafLimits;
-use crate::linux::seccomp::{Filter, Internet, Others};
+use crate::linux::seccomp::{Filter, Others, Sockets};
 use crate::protocol::launcher::{self, Bind, Confine, Landlock, Namespaces, World};
 use crate::workspace::Workspace;
 
 /// Added to a candidate's score when the host is short of memory: it goes before anybody else.
 const OOM_SCORE: i32 = 800;
 
-/// What of the host a `strict` call sees, besides its interpreter: programs and libraries, and of `/etc` what they need
+/// What of the host a `strict` call sees, and a `confined` one reads, besides its interpreter: programs and libraries, and of `/etc` what they need
 /// to find each other. Nothing that is anybody's secret.
-const SEEN: [&str; 24] = [
+const SEEN: [&str; 25] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -41,8 +41,12 @@ const SEEN: [&str; 24] = [
     "/etc/resolv.conf",
     "/etc/services",
     "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
     "/etc/timezone",
 ];
+
+/// Devices that every program expects, besides `/dev/null`.
+const DEVICES: [&str; 4] = ["/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// Where a `strict` call has its directory: in a file system of its own, whatever of the host is seen beside it.
 const STRICT_SCRATCH: &str = "/fairtrial";
@@ -94,6 +98,11 @@ impl Terms {
         self.sandbox.level
     }
 
+    /// Whether it is kept from the host's files and network without namespaces of its own.
+    fn is_walled(&self, inside: Option<Inside>) -> bool {
+        self.level() >= Level::Confined && inside != Some(Inside::World)
+    }
+
     /// What the launcher is asked for. `scratch` is the only directory of the call's own; `paths` are where its
     /// interpreter finds itself.
     pub(crate) fn confine(&self, means: &Means, scratch: &Path, paths: &[PathBuf]) -> Confine {
@@ -131,6 +140,9 @@ impl Terms {
             landlock: (confined && means.landlock() > 0).then(|| Landlock {
                 abi: means.landlock(),
                 writable: writable.map(bytes).collect(),
+                readable: self.is_walled(inside).then(|| self.readable(paths)),
+                unlisted: vec![bytes(Path::new("/dev/shm"))],
+                refuse_tcp: self.is_walled(inside) && self.refuses_network(),
             }),
             cpus: cpus.filter_map(|cpu| u32::try_from(*cpu).ok()).collect(),
             namespaces: inside.map(|inside| match inside {
@@ -142,6 +154,20 @@ impl Terms {
         }
     }
 
+    fn refuses_network(&self) -> bool {
+        self.sandbox.network != Network::Host
+    }
+
+    /// The places where a call without a world of its own may read: as a `strict` one sees them. `paths` are where its
+    /// interpreter finds itself.
+    fn readable(&self, paths: &[PathBuf]) -> Vec<Vec<u8>> {
+        let seen = SEEN.iter().chain(&DEVICES).map(Path::new);
+        let seen = seen.chain(paths.iter().map(PathBuf::as_path));
+        let read = with_targets(self.reads.iter().chain(&self.sandbox.read));
+        let seen = seen.chain(read.iter().map(PathBuf::as_path));
+        outermost(seen).into_iter().map(bytes).collect()
+    }
+
     /// What the filter of system calls refuses, given the namespaces that the call has.
     fn filter(&self, inside: Option<Inside>) -> Filter {
         let others = match inside {
@@ -149,13 +175,14 @@ impl Terms {
             None => Others::Nobody,
         };
         let reaches_host = inside != Some(Inside::World);
-        let internet = match self.sandbox.network {
-            Network::None | Network::Loopback if reaches_host => Internet::Refused,
-            _ => Internet::Namespaced,
+        let sockets = match self.refuses_network() && reaches_host {
+            true => Sockets::PairsOnly,
+            false => Sockets::Namespaced,
         };
         Filter {
             others,
-            rare_calls: (self.level() == Level::Strict).then_some(internet),
+            rare_calls: (self.level() >= Level::Confined).then_some(sockets),
+            shares_host: reaches_host,
         }
     }
 
@@ -217,7 +244,7 @@ fn is_inside(workspace: Option<&Workspace>, path: &Path) -> bool {
 
 /// Where a call's modules are, or the program that it runs.
 fn reads(call: &Call) -> Vec<PathBuf> {
-    if call.sandbox.level != Level::Strict {
+    if call.sandbox.level < Level::Confined {
         return Vec::new();
     }
     let modules = call.python().map_or(&[][..], |terms| &terms.python_path);

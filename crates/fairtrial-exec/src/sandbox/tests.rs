@@ -1,8 +1,6 @@
 use super::*;
 use crate::call::{Call, CommandWork, PickledWork, PythonTerms, SourceWork, Work};
 
-const LEVELS: [Level; 3] = [Level::None, Level::Limits, Level::Strict];
-
 fn parsed(text: &str) -> Sandbox {
     text.parse().expect(text)
 }
@@ -21,6 +19,7 @@ fn each_level_has_its_own_defaults() {
     let table = [
         (Level::None, OnMissing::Degrade, Network::Host, None, None),
         (Level::Limits, OnMissing::Degrade, Network::Host, None, None),
+        (Level::Confined, OnMissing::Fail, Network::None, None, None),
         (
             Level::Strict,
             OnMissing::Fail,
@@ -52,15 +51,15 @@ fn an_option_is_refused_below_the_level_that_has_its_mechanism() {
         ("scratch_bytes=none", Level::None),
         ("write=/w", Level::Limits),
         ("address_space=4G", Level::Limits),
-        ("network=none", Level::Strict),
+        ("network=none", Level::Confined),
         ("network=loopback", Level::Strict),
-        ("read=/r", Level::Strict),
+        ("read=/r", Level::Confined),
         ("scratch_bytes=1M", Level::Strict),
         ("scratch_inodes=9", Level::Strict),
         ("devices=nvidia", Level::Strict),
     ];
     for (option, least) in table {
-        for level in LEVELS {
+        for level in Level::ALL {
             let text = format!("{level},{option}");
             if level >= least {
                 assert_eq!(parsed(&text).validate(), Ok(()), "{text}");
@@ -80,15 +79,15 @@ fn what_means_nothing_is_refused_with_a_suggestion() {
     let table = [
         (
             "jail",
-            "unknown level `jail`; the levels are `none`, `limits` and `strict`",
+            "unknown level `jail`; the levels are `none`, `limits`, `confined` and `strict`",
         ),
         (
             "",
-            "unknown level ``; the levels are `none`, `limits` and `strict`",
+            "unknown level ``; the levels are `none`, `limits`, `confined` and `strict`",
         ),
         (
             "network=none",
-            "unknown level `network=none`; the levels are `none`, `limits` and `strict`",
+            "unknown level `network=none`; the levels are `none`, `limits`, `confined` and `strict`",
         ),
         (
             "strict,netwrk=none",
@@ -212,12 +211,12 @@ fn the_variable_says_what_the_command_line_can_and_is_named_when_it_is_wrong() {
     let table = [
         (
             "jail",
-            "unknown level `jail`; the levels are `none`, `limits` and `strict`",
+            "unknown level `jail`; the levels are `none`, `limits`, `confined` and `strict`",
         ),
         ("none,raed=/", "unknown key `raed` (did you mean `read`?)"),
         (
             "none,read=x",
-            "`read`: level `none` cannot do that; use `strict`, or leave it out",
+            "`read`: level `none` cannot do that; use `confined`, or leave it out",
         ),
     ];
     for (text, problem) in table {

@@ -53,7 +53,7 @@ pub(crate) fn call_frame(
     let scratch = scratch.map(|scratch| scratch_seen(level, means, scratch.path()));
     if let Some(scratch) = scratch {
         let tmpdir = OsString::from(scratch);
-        if call.sandbox.level == Level::Strict {
+        if call.sandbox.level >= Level::Confined {
             env.insert("HOME".into(), Some(tmpdir.clone()));
         }
         env.insert("TMPDIR".into(), Some(tmpdir));

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use fairtrial_exec::linux::cgroup::{LeafLimits, Part};
 use fairtrial_exec::linux::perf::{Counted, Uncounted};
-use fairtrial_exec::linux::seccomp::{Filter, Internet, Others};
+use fairtrial_exec::linux::seccomp::{Filter, Others, Sockets};
 use fairtrial_exec::linux::selftest::{Exhaust, SelfTest};
 use fairtrial_exec::protocol::launcher::{
     Bind, Cause, Confine, CpuTimeout, CpuUse, End, FromLauncher, Landlock, Namespaces, Network,
@@ -146,6 +146,9 @@ fn confine() -> Confine {
         landlock: Some(Landlock {
             abi: 6,
             writable: vec![b"/tmp".to_vec()],
+            readable: Some(vec![b"/usr".to_vec()]),
+            unlisted: Vec::new(),
+            refuse_tcp: true,
         }),
         cpus: vec![0, 1],
         umask: Some(0o077),
@@ -153,7 +156,8 @@ fn confine() -> Confine {
         tree: Some(tree()),
         filter: Some(Filter {
             others: Others::Nobody,
-            rare_calls: Some(Internet::Refused),
+            rare_calls: Some(Sockets::PairsOnly),
+            shares_host: true,
         }),
     }
 }

@@ -42,11 +42,11 @@ fn an_agents_level_is_a_floor() {
         let sandbox = json!({"level": level, "on_missing": "degrade"});
         json!({"id": level, "argv": ["true"], "sandbox": sandbox})
     };
-    let asked = ["none", "limits", "strict"];
+    let asked = ["none", "limits", "confined", "strict"];
     shell.write_lines("calls.jsonl", &asked.map(call));
     for (floor, expected) in [
-        ("none", ["none", "limits", "strict"]),
-        ("limits", ["limits", "limits", "strict"]),
+        ("none", ["none", "limits", "confined", "strict"]),
+        ("limits", ["limits", "limits", "confined", "strict"]),
     ] {
         let agent = agent(
             &shell,

@@ -281,13 +281,13 @@ fn a_bad_line_has_its_record_in_its_place_and_one_line_with_place_and_hint() {
         (
             "{\"id\": 12, \"argv\": [\"true\"], \"sandbox\": \"strickt\"}",
             Some(41),
-            "`sandbox`: unknown level `strickt`; the levels are `none`, `limits` and `strict`"
+            "`sandbox`: unknown level `strickt`; the levels are `none`, `limits`, `confined` and `strict`"
                 .into(),
         ),
         (
             "{\"id\": 13, \"argv\": [\"true\"], \"sandbox\": {\"level\": \"limits\", \"read\": [\"/r\"]}}",
             Some(69),
-            "`sandbox.read`: level `limits` cannot do that; use `strict`, or leave it out".into(),
+            "`sandbox.read`: level `limits` cannot do that; use `confined`, or leave it out".into(),
         ),
         ("{\"id\": 14, \"argv\": [\"true\"]}", None, String::new()),
     ];

@@ -187,7 +187,7 @@ fn the_unit_is_one() {
 }
 
 /// The scalars of each document of a YAML text, by their place: `spec.template.spec.containers.0.name`.
-fn documents(text: &str) -> Vec<BTreeMap<String, String>> {
+pub(crate) fn documents(text: &str) -> Vec<BTreeMap<String, String>> {
     /// What is open: its place, and in a list how many items, in a mapping the key that waits for its value.
     enum Open {
         List(String, usize),

@@ -61,16 +61,17 @@ async fn a_strict_call_that_may_degrade_runs_at_the_best_there_is_and_is_marked(
             assert_eq!(outcome.verdict, Verdict::Ok, "{:?}", outcome.error);
             let in_force = &outcome.in_force;
             let levels = (in_force.requested, in_force.effective);
-            assert_eq!(levels, (Level::Strict, Level::Limits));
+            assert_eq!(levels, (Level::Strict, Level::Confined));
             assert_eq!(state(&outcome, "userns"), State::Unavailable);
-            assert_eq!(state(&outcome, "network"), State::Partial);
+            assert_eq!(state(&outcome, "network"), State::Enforced);
+            assert_eq!(state(&outcome, "read_scope"), State::Enforced);
             assert_eq!(state(&outcome, "seccomp"), State::Enforced);
         }
     }
     let events = story.end().await;
     let mut told = told(&events);
     assert!(
-        told.contains(&"userns") && told.contains(&"network"),
+        told.contains(&"userns") && told.contains(&"mountns"),
         "{told:?}"
     );
     let count = told.len();
@@ -167,7 +168,7 @@ fn where_user_namespaces_are_switched_off_strict_fails_closed_or_degrades_as_ask
     );
     let degraded = outcome("strict,on_missing=degrade");
     assert_eq!(degraded["verdict"], "ok", "{degraded}");
-    assert_eq!(degraded["in_force"]["effective"], "limits", "{degraded}");
+    assert_eq!(degraded["in_force"]["effective"], "confined", "{degraded}");
     let userns = &degraded["in_force"]["mechanisms"]["userns"];
     assert_eq!(userns["errno"], "ENOSPC", "{degraded}");
 }

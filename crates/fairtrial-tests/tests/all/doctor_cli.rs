@@ -70,8 +70,11 @@ fn it_says_which_level_a_variable_puts_in_the_place_of_the_default() {
         let words = ["doctor"].into_iter().chain(words.iter().copied());
         shell.fairtrial(words).env("FAIRTRIAL_SANDBOX", value).run()
     };
-    let said = doctor("strict,network=loopback", &[]).stdout;
+    let said = doctor("strict,network=loopback", &["--all"]).stdout;
     let line = "\n  calls that do not say have `strict`, by FAIRTRIAL_SANDBOX\n";
+    assert!(said.contains(line), "{said}");
+    let said = doctor("confined", &[]).stdout;
+    let line = "; the default is `confined`, by FAIRTRIAL_SANDBOX\n";
     assert!(said.contains(line), "{said}");
     let found: Json = serde_json::from_str(&doctor("none", &["--json"]).stdout).expect("JSON");
     assert_eq!(found["default_level"], "none");
@@ -90,7 +93,7 @@ fn it_says_for_people_what_works_and_what_is_in_force() {
     let temporary = shell.path().join("tmp");
     std::fs::create_dir(&temporary).unwrap();
     let run = shell
-        .fairtrial(["doctor"])
+        .fairtrial(["doctor", "--all"])
         .env("FAIRTRIAL_NODE_ID", "ward 7")
         .env("TMPDIR", &temporary)
         .run();
@@ -104,8 +107,9 @@ fn it_says_for_people_what_works_and_what_is_in_force() {
     );
     for part in [
         "node `ward 7`\n",
-        "\nisolation levels\n  none     available\n  limits   available\n  strict   available\n",
+        "\nisolation levels\n  none      available\n  limits    available\n  confined  available\n  strict    available\n",
         "\nmechanisms at level `none`\n",
+        "\nmechanisms at level `confined`\n",
         "\nmechanisms at level `strict`\n",
         ", write_canary denied, ",
         "\ncontrol groups: ",
@@ -126,6 +130,39 @@ fn it_says_for_people_what_works_and_what_is_in_force() {
     shell.assert_nothing_left();
 }
 
+/// RE-13: what a user sees first fits a screen of 24 lines.
+#[test]
+fn without_options_it_is_one_screen() {
+    let shell = Shell::new();
+    let run = shell
+        .fairtrial(["doctor"])
+        .env("FAIRTRIAL_NODE_ID", "ward 7")
+        .run();
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""));
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    assert!(lines.len() <= 24, "{}", run.stdout);
+    assert!(lines[0].starts_with("fairtrial ") && lines[0].contains(" on Linux "));
+    for part in [
+        "node `ward 7`\n",
+        "\nself-test: command ok: `true` in ",
+        "\nself-test: python ok: `python3` in ",
+        "\nisolation levels\n  none      available\n  limits    available\n  confined  available\n  strict    available\n",
+        "\nbest level here: `--sandbox strict`; the default is `none`, by FAIRTRIAL_SANDBOX\n",
+        "\nmemory limits: ",
+        "\nworkspaces of `evaluate`: ",
+        "\neverything that was found: `fairtrial doctor --all`, or `--json`\n",
+    ] {
+        assert!(
+            run.stdout.contains(part),
+            "{part:?} is not in {}",
+            run.stdout
+        );
+    }
+    assert!(!run.stdout.contains("mechanisms at level"));
+    let both = shell.fairtrial(["doctor", "--all", "--fix"]).run();
+    assert_eq!((both.code, &*both.stdout), (Some(2), ""));
+}
+
 /// The report is honest: each mechanism has a state of the contract's and a reason.
 #[test]
 fn with_json_it_is_one_object_with_a_state_for_each_mechanism() {
@@ -143,12 +180,17 @@ fn with_json_it_is_one_object_with_a_state_for_each_mechanism() {
         report["reports"]["limits"]["selftest"]["read_environ"],
         "denied"
     );
-    assert_eq!(report["reports"]["strict"]["selftest"]["connect"], "denied");
+    for level in ["confined", "strict"] {
+        for attempt in ["connect", "read_canary", "unshare"] {
+            let found = &report["reports"][level]["selftest"][attempt];
+            assert_eq!(found, "denied", "{attempt} at {level}");
+        }
+    }
     assert_eq!(
         report["reports"]["strict"]["selftest"]["memory_limit"],
         "denied"
     );
-    let levels = ["none", "limits", "strict"];
+    let levels = ["none", "limits", "confined", "strict"];
     let mechanisms = levels.map(|level| report["mechanisms"][level].as_object().unwrap());
     let mechanisms = mechanisms.into_iter().flatten();
     for (name, mechanism) in mechanisms {
@@ -186,10 +228,25 @@ fn a_level_that_cannot_be_had_is_named_with_what_is_missing() {
     ];
     let run = shell.fairtrial(["doctor"]).under_all(&under).run();
     assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{}", run.stdout);
-    let line = "\n  strict   unavailable: userns ENOSPC, user.max_user_namespaces=0\n";
+    let line = "\n  strict    unavailable: userns ENOSPC, user.max_user_namespaces=0\n";
     assert!(run.stdout.contains(line), "{}", run.stdout);
+    // RE-11: the level between is the best here, and the commands for more are printed, and not run.
+    let best =
+        "\nbest level here: `--sandbox confined`; the default is `none`, by FAIRTRIAL_SANDBOX\n";
+    assert!(run.stdout.contains(best), "{}", run.stdout);
+    let piece = "\n  level `strict`: `userns` ENOSPC, user.max_user_namespaces=0\n";
+    assert!(run.stdout.contains(piece), "{}", run.stdout);
+    let fix = shell.fairtrial(["doctor", "--fix"]).under_all(&under).run();
+    let command = "\nsudo sysctl -w user.max_user_namespaces=15000\n";
+    assert!(fix.stdout.contains(command), "{}", fix.stdout);
     assert!(
-        run.stdout.contains("\n  none     available\n"),
+        fix.stdout
+            .starts_with("# None of these commands was run.\n"),
+        "{}",
+        fix.stdout
+    );
+    assert!(
+        run.stdout.contains("\n  none      available\n"),
         "{}",
         run.stdout
     );
@@ -212,7 +269,7 @@ fn an_engine_that_cannot_run_a_call_exits_1_and_says_why() {
     assert!(run.stdout.contains(&line), "{}", run.stdout);
     assert!(
         run.stdout
-            .contains("  none     does not work, see the self-test\n"),
+            .contains("  none      does not work, see the self-test\n"),
         "{}",
         run.stdout
     );

@@ -164,7 +164,7 @@ fn bad_usage_is_one_line_and_starts_nothing() {
         ),
         (
             &[f[0], f[1], f[2], "--sandbox", "limits,network=none"],
-            "--sandbox: `network`: level `limits` cannot do that; use `strict`, or leave it out",
+            "--sandbox: `network`: level `limits` cannot do that; use `confined`, or leave it out",
         ),
         (
             &[f[0], f[1], f[2], "--sandbox", "strict,raed=/"],
@@ -265,7 +265,7 @@ fn a_sandbox_that_the_environment_asks_for_is_the_default() {
     let table = [
         (
             "jail",
-            "unknown level `jail`; the levels are `none`, `limits` and `strict`",
+            "unknown level `jail`; the levels are `none`, `limits`, `confined` and `strict`",
         ),
         ("none,raed=/", "unknown key `raed` (did you mean `read`?)"),
         (

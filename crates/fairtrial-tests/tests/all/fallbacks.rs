@@ -6,7 +6,7 @@ use fairtrial_exec::Facility::{
     CgroupKill, CgroupMemory, CgroupProcesses, Cgroups, Landlock, LandlockScopes, LandlockTruncate,
     Namespaces, Seccomp,
 };
-use fairtrial_exec::Level::{Limits, Strict};
+use fairtrial_exec::Level::{Confined, Limits, Strict};
 use fairtrial_exec::State::{Enforced, Partial, Sampled, Unavailable};
 use fairtrial_exec::{Call, Facility, Level, OnMissing, Outcome, Sandbox, State, Verdict};
 use fairtrial_tests::{Process, Story, json, note, wait_until};
@@ -63,7 +63,8 @@ const CHAINS: &[Link] = &[
         "proc",
     ),
     (Strict, &[], "network", Enforced, "network namespace"),
-    (Strict, &[Namespaces], "network", Partial, "seccomp"),
+    (Strict, &[Namespaces], "network", Enforced, "seccomp"),
+    (Strict, &[Namespaces], "read_scope", Enforced, "Landlock"),
     (
         Strict,
         &[Namespaces, Seccomp],
@@ -190,6 +191,25 @@ const CHAINS: &[Link] = &[
         Unavailable,
         "cannot be set up",
     ),
+    (Confined, &[], "read_scope", Enforced, "Landlock"),
+    (Confined, &[Landlock], "read_scope", Unavailable, "nothing"),
+    (Confined, &[], "network", Enforced, "seccomp"),
+    (Confined, &[Seccomp], "network", Unavailable, "the host's"),
+    (Confined, &[], "seccomp", Enforced, "deny-list"),
+    (Confined, &[Seccomp], "seccomp", Unavailable, "no filters"),
+    (Confined, &[], "tree_kill", Enforced, "cgroup.kill"),
+    (Confined, &[Cgroups], "tree_kill", Enforced, "init"),
+    (
+        Confined,
+        &[Cgroups, Namespaces],
+        "tree_kill",
+        Partial,
+        "subreaper",
+    ),
+    (Confined, &[], "signal_scope", Enforced, "Landlock"),
+    (Confined, &[], "write_scope", Enforced, "Landlock"),
+    (Confined, &[], "environ_guard", Enforced, "Landlock"),
+    (Confined, &[], "shared_memory", Partial, "cannot be listed"),
     (Strict, &[], "scratch", Enforced, "with a quota"),
     (
         Strict,
@@ -207,6 +227,7 @@ const TRY: &str = "import os, resource, socket\ndef f(engine, canary, port):\n  
                    attempt('process_scope', lambda: resource.prlimit(engine, resource.RLIMIT_CORE, \
                    resource.prlimit(engine, resource.RLIMIT_CORE)))\n    \
                    attempt('environ_guard', lambda: open('/proc/%d/environ' % engine).read(1))\n    \
+                   attempt('read_scope', lambda: open(canary).close())\n    \
                    attempt('write_scope', lambda: open(canary, 'a').close())\n    \
                    attempt('write_scope', lambda: os.truncate(canary, 0))\n    \
                    attempt('network', lambda: socket.create_connection(('127.0.0.1', port), 5).close())\n    \
@@ -265,7 +286,8 @@ async fn each_link_of_each_chain_says_what_it_is_and_holds_what_it_says() {
             }
             for name in done.as_array().expect("a list") {
                 let name = name.as_str().expect("a name");
-                let holds = name != "own number" && found(outcome, name).0 == Enforced;
+                let mut mechanisms = outcome.in_force.mechanisms.iter();
+                let holds = mechanisms.any(|one| one.name == name && one.state == Enforced);
                 assert!(!holds, "{level} without {lacking:?}: {name} could be done");
             }
             // Partial or not, a signal leaves no namespace of processes.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fairtrial_exec::linux::cgroup::LeafLimits;
 use fairtrial_exec::linux::monotonic::now_ns;
-use fairtrial_exec::linux::seccomp::{Filter, Internet, Others};
+use fairtrial_exec::linux::seccomp::{Filter, Others, Sockets};
 use fairtrial_exec::protocol::launcher::{
     Bind, Cause, Confine, FromLauncher, Landlock, Namespaces, Network, Step, TaskId, ToLauncher,
     Watch, World,
@@ -395,10 +395,12 @@ async fn a_step_that_fails_leaves_nothing_in_the_launcher() {
             landlock: Some(Landlock {
                 abi: 1,
                 writable: vec![b"/scratch".to_vec()],
+                ..Landlock::default()
             }),
             filter: Some(Filter {
                 others: Others::InNamespace,
-                rare_calls: Some(Internet::Namespaced),
+                rare_calls: Some(Sockets::Namespaced),
+                shares_host: false,
             }),
             ..Confine::default()
         };

@@ -66,7 +66,7 @@ async fn whoever_uses_more_than_its_time_times_out() {
     let threads = "import threading\ndef f():\n    def g():\n        while True:\n            pass\n    \
         threads = [threading.Thread(target=g) for _ in range(3)]\n    [thread.start() for thread in threads]\n    \
         [thread.join() for thread in threads]";
-    for level in [Level::None, Level::Limits, Level::Strict] {
+    for level in Level::ALL {
         let calls = [
             Story::call(
                 &format!("def f():\n    {}", endless.replace('\n', "\n    ")),
@@ -146,7 +146,7 @@ async fn a_time_out_beside_others_is_tried_again_alone() {
     if available_cpus() < 2 {
         return note("with one processor there is nowhere to go");
     }
-    for level in [Level::None, Level::Limits, Level::Strict] {
+    for level in Level::ALL {
         let story = Story::with(|config| config.max_workers = 6);
         let at_level = |mut call: Call| {
             call.sandbox = Sandbox::new(level);

@@ -173,13 +173,13 @@ const HOSTS: &[(&str, By, &str, &[&str], Strict)] = &[
 ];
 
 /// A place where everybody can run the command.
-struct Place {
-    program: PathBuf,
-    dir: tempfile::TempDir,
+pub(crate) struct Place {
+    pub(crate) program: PathBuf,
+    pub(crate) dir: tempfile::TempDir,
 }
 
 impl Place {
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let (program, dir) = unprivileged_cli()?;
         std::fs::write(dir.path().join("solve.py"), SOLVE).expect("written");
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -195,12 +195,12 @@ impl Place {
     }
 
     /// A directory that is this user's own.
-    fn home(&self, user: &str) -> PathBuf {
+    pub(crate) fn home(&self, user: &str) -> PathBuf {
         self.dir.path().join(user)
     }
 
     /// Runs the command under `script` as this user; the spill directory is that user's.
-    fn run(&self, user: &str, script: &str, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, user: &str, script: &str, arguments: &[&str]) -> Output {
         let words: &[&str] = match user {
             "nobody" => &[
                 "setpriv",
@@ -228,7 +228,7 @@ impl Place {
     }
 }
 
-fn is_there(program: &&str) -> bool {
+pub(crate) fn is_there(program: &&str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).exists())
 }
@@ -256,7 +256,7 @@ fn a_good_call_gives_its_value_on_any_host_or_is_refused_and_never_blamed() {
         }
         let users = users.iter().filter(|user| *by == Each || **user == "root");
         for user in users {
-            for level in ["none", "limits", "strict"] {
+            for level in ["none", "limits", "confined", "strict"] {
                 let host = format!("{name}, as {user}, at {level}");
                 let arguments = [
                     "exec",
@@ -271,7 +271,7 @@ fn a_good_call_gives_its_value_on_any_host_or_is_refused_and_never_blamed() {
                 ];
                 let outcome = outcome(&host, &place.run(user, script, &arguments));
                 match (outcome["verdict"].as_str(), level, strict) {
-                    (Some("ok"), _, AsFound) | (Some("ok"), "none" | "limits", _) => {
+                    (Some("ok"), _, AsFound) | (Some("ok"), "none" | "limits" | "confined", _) => {
                         assert_eq!(outcome["value"], j!([0, 1, 4]), "{host}");
                         assert_eq!(outcome["in_force"]["effective"], level, "{host}");
                     }
@@ -379,11 +379,7 @@ fn a_good_call_gives_its_value_in_an_oci_container() {
     std::fs::create_dir(dir.join("rootfs")).expect("made");
     let config = container(&place.program, &arguments);
     std::fs::write(dir.join("config.json"), config.to_string()).expect("written");
-    // It does not know hosts with both versions of control groups.
-    let script = "umount -l -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup; mount --bind / rootfs; \
-                  exec crun --root \"$PWD/state\" --cgroup-manager=disabled run fairtrial-test-$$";
-    let script = format!("exec unshare -m sh -c '{script}'");
-    let output = place.run("root", &script, &[]);
+    let output = place.run("root", CRUN, &[]);
     if output.stdout.is_empty() {
         return note(format!(
             "skipped: {}",
@@ -395,25 +391,32 @@ fn a_good_call_gives_its_value_in_an_oci_container() {
     assert_eq!(outcome["in_force"]["effective"], "limits", "{outcome}");
 }
 
+/// Runs the container in `config.json`. Its engine does not know hosts with both versions of control groups.
+pub(crate) const CRUN: &str = "exec unshare -m sh -c 'umount -l -R /sys/fs/cgroup; \
+    mount -t cgroup2 none /sys/fs/cgroup; mount --bind / rootfs; \
+    exec crun --root \"$PWD/state\" --cgroup-manager=disabled run fairtrial-test-$$'";
+
+/// The capabilities of root in a container of Docker's or Podman's.
+pub(crate) const USUAL_CAPABILITIES: [&str; 14] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FSETID",
+    "FOWNER",
+    "MKNOD",
+    "NET_RAW",
+    "SETGID",
+    "SETUID",
+    "SETFCAP",
+    "SETPCAP",
+    "NET_BIND_SERVICE",
+    "SYS_CHROOT",
+    "KILL",
+    "AUDIT_WRITE",
+];
+
 /// What Docker and Podman give a container: fourteen capabilities, no core files, masked parts of `/proc`.
-fn container(program: &Path, arguments: &[&str]) -> Json {
-    let capabilities = [
-        "CHOWN",
-        "DAC_OVERRIDE",
-        "FSETID",
-        "FOWNER",
-        "MKNOD",
-        "NET_RAW",
-        "SETGID",
-        "SETUID",
-        "SETFCAP",
-        "SETPCAP",
-        "NET_BIND_SERVICE",
-        "SYS_CHROOT",
-        "KILL",
-        "AUDIT_WRITE",
-    ];
-    let capabilities = capabilities.map(|name| format!("CAP_{name}"));
+pub(crate) fn container(program: &Path, arguments: &[&str]) -> Json {
+    let capabilities = USUAL_CAPABILITIES.map(|name| format!("CAP_{name}"));
     let mut argv = vec![program.to_str().expect("text")];
     argv.extend(arguments);
     let path = std::env::var("PATH").unwrap_or_default();

@@ -76,7 +76,7 @@ async fn what_a_fresh_call_leaves_running_is_counted_at_every_level() {
                  subprocess.Popen(['sleep', '30'], start_new_session=True)\n    return 1\n";
     for without in [None, Some(Facility::Cgroups)] {
         let story = Story::with(|config| config.without.extend(without));
-        for level in [Level::None, Level::Limits, Level::Strict] {
+        for level in Level::ALL {
             let outcome = story.run(at(level, Story::call(leave, "[]"))).await;
             assert_eq!(json(&outcome), 1);
             let leaked = outcome.metrics.leaked_processes;
@@ -113,7 +113,7 @@ async fn report(story: &Story, level: Level) -> SandboxReport {
 #[tokio::test]
 async fn a_level_is_proved_by_a_command_and_by_a_worker() {
     let story = Story::new();
-    for level in [Level::Limits, Level::Strict] {
+    for level in [Level::Limits, Level::Confined, Level::Strict] {
         let found = report(&story, level).await;
         assert_eq!(found.proof.untried, [], "{level}");
         assert_eq!(found.in_force.effective, level, "{:?}", found.missing);
@@ -123,14 +123,14 @@ async fn a_level_is_proved_by_a_command_and_by_a_worker() {
             .iter()
             .map(|(name, _)| &**name)
             .collect();
-        let wanted = "connect kill_engine limit_engine ptrace_engine read_memory read_environ read_canary write_canary gain_nice \
-                      keep_descriptor unshare memory_limit process_limit";
+        let wanted = "connect kill_engine limit_engine ptrace_engine read_memory read_environ read_canary write_canary \
+                      gain_nice keep_descriptor unshare memory_limit process_limit";
         assert_eq!(names.join(" "), wanted);
         let attempts = found.proof.attempts.iter();
         let allowed = attempts.filter(|(_, refused)| !refused);
         let allowed: Vec<_> = allowed.map(|(name, _)| &**name).collect();
         let open: &[&str] = match level {
-            Level::Strict => &[],
+            Level::Confined | Level::Strict => &[],
             _ => &["connect", "read_canary", "unshare"],
         };
         assert_eq!(allowed, open, "{level}");

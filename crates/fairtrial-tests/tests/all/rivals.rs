@@ -94,7 +94,7 @@ fn check(place: &Place) {
         return note("skipped: only root can be each of these users, with `unshare`");
     }
     let name = place.name;
-    for level in ["limits", "strict"] {
+    for level in ["limits", "confined", "strict"] {
         let Some(output) = run(place, level) else {
             return;
         };
@@ -111,7 +111,7 @@ fn check(place: &Place) {
             let message = record["error"]["message"].as_str().unwrap_or_default();
             record["verdict"] == "setup_failed" && message.contains("cannot be had")
         };
-        if level == "strict" && records.iter().all(refused) {
+        if level != "limits" && records.iter().all(refused) {
             note(format!(
                 "skipped: {name}: {}",
                 records[0]["error"]["message"]

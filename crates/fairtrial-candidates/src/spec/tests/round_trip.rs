@@ -232,7 +232,7 @@ fn limits() -> impl Strategy<Value = Limits> {
 
 fn sandbox() -> impl Strategy<Value = Sandbox> {
     let paths = || vec("/[a-z]{1,6}(/[a-z]{1,3})?", 0..3);
-    let level = prop_oneof![Just(Level::None), Just(Level::Limits), Just(Level::Strict)];
+    let level = proptest::sample::select(&Level::ALL[..]);
     let network = prop_oneof![
         Just(Network::None),
         Just(Network::Loopback),
@@ -259,9 +259,11 @@ fn sandbox() -> impl Strategy<Value = Sandbox> {
                     sandbox.cpus = cpus;
                     sandbox.address_space = quotas.2;
                 }
+                if level >= Level::Confined {
+                    sandbox.read = own(read);
+                }
                 if level == Level::Strict {
                     sandbox.network = network;
-                    sandbox.read = own(read);
                     (sandbox.scratch_bytes, sandbox.scratch_inodes) = (quotas.0, quotas.1);
                     if nvidia && sandbox.address_space.is_none() {
                         sandbox.devices = vec!["nvidia".into()];

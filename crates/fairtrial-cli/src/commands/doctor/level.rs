@@ -41,7 +41,7 @@ impl LevelFindings {
             return Some(format!("FAILED its self-test: {allowed} allowed"));
         }
         match report.missing.first() {
-            Some(missing) if self.level == Level::Strict => {
+            Some(missing) if self.level >= Level::Confined => {
                 Some(format!("unavailable: {}", shortage(missing)))
             }
             None if report.proof.attempts.is_empty() && self.level != Level::None => {
@@ -103,7 +103,7 @@ fn shortage(mechanism: &Mechanism) -> String {
 /// What should have been refused and was not.
 fn disproved(report: &SandboxReport) -> Vec<&str> {
     let open: &[&str] = match report.in_force.requested {
-        Level::Strict => &[],
+        Level::Confined | Level::Strict => &[],
         _ => &["connect", "read_canary", "unshare"], // open at this level (SB-18)
     };
     let attempts = report.proof.attempts.iter();

@@ -89,6 +89,14 @@ impl Measuring {
     }
 }
 
+impl Measuring {
+    /// The value of `kernel.perf_event_paranoid` if only root may read the counters that are there.
+    pub(super) fn counters_withheld(&self) -> Option<i64> {
+        let counters = self.counters.as_ref().filter(|counters| counters.there)?;
+        counters.paranoid.filter(|paranoid| *paranoid > 2)
+    }
+}
+
 impl Counters {
     fn text(&self) -> String {
         match (self.there, self.paranoid) {

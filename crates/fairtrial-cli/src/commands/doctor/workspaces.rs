@@ -35,6 +35,12 @@ impl Workspaces {
         ])
     }
 
+    /// The kind that is taken, if any can be had.
+    pub(super) fn best(&self) -> Option<&'static str> {
+        let mut there = self.0.iter().filter(|(_, problem)| problem.is_none());
+        there.next().map(|(name, _)| *name)
+    }
+
     pub(super) fn text(&self) -> String {
         let lines = self.0.iter().map(|(name, problem)| match problem {
             None => format!("  {name:<16} available\n"),

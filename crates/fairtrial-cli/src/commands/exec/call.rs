@@ -255,7 +255,7 @@ mod tests {
             ),
             (
                 &["--sandbox", "limits,network=none", "--", "true"],
-                "--sandbox: `network`: level `limits` cannot do that; use `strict`, or leave it out",
+                "--sandbox: `network`: level `limits` cannot do that; use `confined`, or leave it out",
             ),
             (
                 &[

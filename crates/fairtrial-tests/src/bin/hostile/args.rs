@@ -13,7 +13,7 @@ pub(crate) struct Options {
     /// Only these rows, as in `H5,H7`
     #[arg(long, value_delimiter = ',', value_name = "ROWS")]
     pub(crate) only: Vec<String>,
-    /// Only this level: none, limits or strict
+    /// Only this level: none, limits, confined or strict
     #[arg(long, value_parser = level, value_name = "LEVEL")]
     pub(crate) level: Option<String>,
     /// Only what takes little time

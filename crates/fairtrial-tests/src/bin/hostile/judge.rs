@@ -230,7 +230,7 @@ fn found(value: &Json, level: Level, uid: u32) -> Option<String> {
     if level != Level::None || uid != 0 {
         places.extend(OTHERS);
     }
-    if level == Level::Strict {
+    if level >= Level::Confined {
         places.extend(REST);
     }
     let bad = |place: &&str| {
@@ -344,6 +344,7 @@ mod tests {
         assert!(!is_fine("/proc/*/environ", Level::None, 1000));
         assert!(!is_fine("/proc/*/environ", Level::Limits, 0));
         assert!(is_fine("files", Level::Limits, 0));
+        assert!(!is_fine("files", Level::Confined, 0));
         assert!(!is_fine("files", Level::Strict, 0));
     }
 }

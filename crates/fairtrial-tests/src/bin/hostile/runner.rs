@@ -21,7 +21,6 @@ use crate::servers;
 use crate::show::Refusal;
 use crate::table::{self, Attack, Trial};
 
-const LEVELS: [Level; 3] = [Level::None, Level::Limits, Level::Strict];
 /// Beyond the host's own time: the cell's work around it.
 const AROUND: Duration = Duration::from_secs(15);
 /// SB-71: of the cage's 15 minutes; the rest is for the trial under way.
@@ -33,7 +32,7 @@ pub(crate) fn run(plan: &Plan) -> Result<ExitCode, Refusal> {
     let begun = Instant::now();
     servers::start()?;
     let wanted = |trial: &Trial, level| is_wanted(&plan.options, trial, level);
-    let levels: Vec<Level> = LEVELS
+    let levels: Vec<Level> = Level::ALL
         .into_iter()
         .filter(|level| is_level(plan, *level))
         .collect();

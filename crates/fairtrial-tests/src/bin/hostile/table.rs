@@ -25,7 +25,7 @@ pub(crate) struct Trial {
     pub(crate) timeout: Duration,
     pub(crate) limits: Limits,
     pub(crate) result: ResultFormat,
-    expected: [Expected; 3],
+    expected: [Expected; 4],
     /// Mechanisms without which nothing is claimed above `none`.
     pub(crate) needs: &'static [&'static str],
     pub(crate) checks: Vec<Check>,
@@ -162,7 +162,7 @@ fn trial(row: &'static str, variant: &'static str, attack: Attack) -> Trial {
         timeout: LONG,
         limits: Limits::default(),
         result: ResultFormat::Data,
-        expected: [Expected::NotClaimed; 3],
+        expected: [Expected::NotClaimed; 4],
         needs: &[],
         checks: Vec::new(),
         fast: false,
@@ -198,7 +198,8 @@ impl Trial {
         self.expected[match level {
             Level::None => 0,
             Level::Limits => 1,
-            Level::Strict => 2,
+            Level::Confined => 2,
+            Level::Strict => 3,
         }]
     }
 
@@ -226,7 +227,13 @@ impl Trial {
     }
 
     fn levels(mut self, none: Expected, limits: Expected, strict: Expected) -> Self {
-        self.expected = [none, limits, strict];
+        self.expected = [none, limits, limits, strict];
+        self
+    }
+
+    /// What `strict` claims, `confined` claims, too.
+    fn confined_as_strict(mut self) -> Self {
+        self.expected[2] = self.expected[3];
         self
     }
 

@@ -36,7 +36,7 @@ fn a_sandbox_may_be_a_mapping() {
     for (sandbox, says) in [
         (
             "{level: jail}",
-            "study.yaml:7:22: `level` of `sandbox`: unknown level `jail`; the levels are `none`, `limits` and `strict`",
+            "study.yaml:7:22: `level` of `sandbox`: unknown level `jail`; the levels are `none`, `limits`, `confined` and `strict`",
         ),
         (
             "{level: strict, netwrk: none}",

@@ -32,7 +32,7 @@ pub(super) fn kinds() -> Vec<Kind> {
     } else {
         note("not tried: workspaces mounted by root, for this is not root");
     }
-    let levels = [Level::None, Level::Limits, Level::Strict];
+    let levels = Level::ALL;
     let all = namespaces
         .into_iter()
         .flat_map(|namespace| levels.map(|level| Kind { namespace, level }));

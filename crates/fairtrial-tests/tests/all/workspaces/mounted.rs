@@ -270,7 +270,7 @@ async fn the_write_scope_of_a_level_holds_beside_a_workspace() {
         let outcome = ground.run(kind, &script).await;
         let wanted = match kind.level {
             Level::None => "outside\n",
-            Level::Limits | Level::Strict => "",
+            Level::Limits | Level::Confined | Level::Strict => "",
         };
         assert_eq!(said(&outcome, kind), wanted, "{kind:?}");
     }

@@ -105,7 +105,9 @@ fn crashes() -> Vec<Trial> {
         by("SIGFPE", 8),
         by("SIGILL", 4),
         by("SIGTRAP", 5),
-        by("SIGSYS", 31).levels(is(Verdict::Signal), is(Verdict::Signal), is(Forbidden)),
+        by("SIGSYS", 31)
+            .levels(is(Verdict::Signal), is(Verdict::Signal), is(Forbidden))
+            .confined_as_strict(),
         by("fatal", 6).fast(),
         by_doing("abort, C", &["abort"], 6),
         by_doing("SEGV, C", &["segv"], 11),

@@ -27,6 +27,7 @@ pub(super) fn rows() -> Vec<Trial> {
             .fast(),
         python("H27", "", source!("h27_read_secrets.py"), "")
             .at_strict(Denied)
+            .confined_as_strict()
             .needs(&["mountns"]),
         python("H28", "", source!("h28_names.py"), "")
             .everywhere(ok())

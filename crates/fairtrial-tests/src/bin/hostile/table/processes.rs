@@ -111,11 +111,11 @@ pub(super) fn rows() -> Vec<Trial> {
             .check(Check::EuidUnchanged)
             .fast(),
         python("H13", "namespaces", source!("h13_namespaces.py"), "")
-            .at_strict(Denied)
+            .at_strict(Denied).confined_as_strict()
             .needs(&["seccomp"])
             .fast(),
         python("H13", "deny-list", source!("h13_deny_list.py"), "")
-            .at_strict(Denied)
+            .at_strict(Denied).confined_as_strict()
             .needs(&["seccomp"]),
     ]
 }

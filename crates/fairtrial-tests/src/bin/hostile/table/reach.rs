@@ -18,15 +18,20 @@ pub(super) fn rows() -> Vec<Trial> {
             .above_none(Denied)
             .needs(&["signal_scope"])
             .fast(),
-        python("H30", "paths", source!("h30_sockets.py"), "paths").at_strict(Denied),
+        python("H30", "paths", source!("h30_sockets.py"), "paths")
+            .at_strict(Denied)
+            .confined_as_strict(),
         python("H31", "", source!("h31_tcp.py"), "")
             .at_strict(Denied)
+            .confined_as_strict()
             .needs(&["network"]),
         python("H32", "", source!("h32_udp.py"), "")
             .at_strict(Denied)
+            .confined_as_strict()
             .needs(&["network"]),
         python("H33", "", source!("h33_raw_sockets.py"), "")
             .at_strict(Denied)
+            .confined_as_strict()
             .needs(&["seccomp"]),
         python("H34", "", source!("h34_server.py"), "")
             .everywhere(ok())
