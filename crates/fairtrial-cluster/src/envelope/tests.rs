@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairtrial_exec::{
-    Arguments, Body, Call, Captured, Counters, EncodedValue, ErrorReport, Exit, FirstRun,
-    HostTerms, InForce, Isolation, KilledBy, Level, Margin, MeasuredBy, Mechanism, Metrics,
-    Outcome, PeakSource, PickledWork, PythonTerms, Resource, ResultFormat, Sandbox, State, Time,
-    Verdict, WaitSource, Work,
+    Arguments, Body, Call, Captured, Counters, CpuSource, EncodedValue, ErrorReport, Exit,
+    FirstRun, HostTerms, InForce, Isolation, KilledBy, Level, Margin, MeasuredBy, Mechanism,
+    Metrics, Outcome, PeakSource, PickledWork, PythonTerms, Resource, ResultFormat, Sandbox, State,
+    Time, Verdict, WaitSource, Work,
 };
 
 use super::*;
@@ -173,6 +173,7 @@ fn outcome(value: Vec<u8>, output: usize) -> Outcome {
         stderr: Captured::default(),
         metrics: Metrics {
             wall_ns: Some(1),
+            cpu_source: Some(CpuSource::Cgroup),
             peak_source: Some(PeakSource::Cgroup),
             worker_id: Some("abc".into()),
             measured_by: Some(MeasuredBy::Worker),

@@ -1,5 +1,6 @@
 //! `fairtrial exec` as a binary (EX-97, EX-98), and what it shows on a terminal (EX-80).
 
+mod arguments;
 mod interrupted;
 
 use fairtrial_exec::{DEFAULT_LEVEL, Level};
@@ -88,7 +89,7 @@ fn with_json_the_outcome_is_the_only_output() {
     let outcome: Json = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!(run.stdout, format!("{outcome}\n"), "one line");
     let keys: Vec<_> = outcome.as_object().unwrap().keys().collect();
-    let wanted = "id verdict value error exit stdout stderr dropped metrics in_force";
+    let wanted = "id verdict value error exit stdout stderr dropped metrics in_force tried_alone";
     assert_eq!(keys, wanted.split(' ').collect::<Vec<_>>());
     assert_eq!(
         [&outcome["verdict"], &outcome["value"], &outcome["stdout"]],
