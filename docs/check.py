@@ -32,6 +32,8 @@ REDACTIONS = [
     # Better for a user than for root.
     (r'("environ_guard": \{\s*"state": )"[^"]*"(,\s*"via": )"[^"]*"', r'\1"STATE"\2"VIA"'),
     (r"environ_guard .*", "environ_guard STATE VIA"),
+    # Said of a time-out where other work took the processors.
+    (r", of which it was ready to run and had no processor for \d+\.\d+ m?s: the machine was busy; [^\n]*", ""),
     (r"\d+\.\d+ m?s\b", "N s"),
     (r"(?:Current thread|Thread) 0x[0-9a-f]+(?: \[[^\]]*\])?", "Thread ID"),
     (r"(File \"[^\"]*\", line )\d+( in )", r"\1N\2"),

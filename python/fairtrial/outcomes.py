@@ -82,6 +82,7 @@ class Metrics:
     queue_s: float | None
     user_s: float | None
     system_s: float | None
+    cpu_source: str | None
     peak_rss_bytes: int | None
     peak_source: str | None
     started_at_ns: int | None

@@ -94,10 +94,10 @@ pub(crate) struct PythonArgs {
     /// Function to call
     #[arg(long, short, value_name = "NAME")]
     pub(crate) function: Option<String>,
-    /// Its arguments, a JSON array
+    /// Its arguments, a JSON array; `@FILE` reads it from a file, `@-` from standard input
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     pub(crate) args: Option<String>,
-    /// Its keyword arguments, a JSON object
+    /// Its keyword arguments, a JSON object; `@FILE` and `@-` as above
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     pub(crate) kwargs: Option<String>,
     /// Interpreter: a path, or a name searched in PATH [default: python3]
@@ -258,7 +258,9 @@ fn one_line(error: &clap::Error) -> String {
         Some("exec") if what.contains("`--backend`") => {
             Some("`exec` runs on this machine; `batch` and `run` have it".into())
         }
-        _ => hint,
+        // The spelling that is documented, not its alias.
+        Some("exec") => hint.map(|hint| hint.replace("`--python`", "`--interpreter`")),
+        _ => hint.map(|hint| hint.replace("`--output`", "`--out`")),
     };
     let hint = hint.unwrap_or_else(|| match command {
         Some(command) => format!("see `fairtrial {command} --help`"),
@@ -349,6 +351,14 @@ mod tests {
             (
                 "exec a.py --tmeout 5s",
                 "fairtrial: unexpected argument `--tmeout` found (a similar argument exists: `--timeout`)",
+            ),
+            (
+                "batch c.jsonl --ouput r.jsonl",
+                "fairtrial: unexpected argument `--ouput` found (a similar argument exists: `--out`)",
+            ),
+            (
+                "exec a.py --pythn p",
+                "fairtrial: unexpected argument `--pythn` found (a similar argument exists: `--interpreter`)",
             ),
             (
                 "exce a.py",

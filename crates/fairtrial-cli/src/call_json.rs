@@ -85,6 +85,7 @@ impl CallReader {
         });
         let id = object.get("id").map(Field::id);
         let call = parsed
+            .and_then(|()| object.read_as("interpreter", "python"))
             .and_then(|()| id.clone().transpose())
             .and_then(|_| self.call(&object));
         let id = id.and_then(Result::ok).unwrap_or_else(|| json!(line));

@@ -1,5 +1,6 @@
 //! The `fairtrial` command: parse, run, show the error, exit. The only crate that prints; holds no engine logic.
 
+mod advice;
 mod any_backend;
 mod args;
 mod call_json;

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -24,7 +24,7 @@ pub(crate) struct Output {
 
 impl Output {
     /// Writes what is sent, each batch flushed unless more is there already.
-    pub(crate) fn start(target: Box<dyn Write + Send>) -> Result<Self, Failure> {
+    pub(crate) fn start(target: Target) -> Result<Self, Failure> {
         let (sender, receiver) = mpsc::channel(WAITING_BATCHES);
         let (tell, ended) = oneshot::channel();
         std::thread::Builder::new()
@@ -46,31 +46,108 @@ impl Output {
     }
 }
 
-fn write_all(
-    mut records: mpsc::Receiver<Vec<Record>>,
-    target: Box<dyn Write + Send>,
-) -> io::Result<()> {
-    let mut out = BufWriter::with_capacity(1 << 16, target);
+fn write_all(mut records: mpsc::Receiver<Vec<Record>>, mut target: Target) -> io::Result<()> {
     while let Some(batch) = records.blocking_recv() {
         for record in batch {
-            record.write_to(&mut out)?;
+            target.take(record)?;
         }
         if records.is_empty() {
-            out.flush()?;
+            target.flush()?;
         }
     }
-    out.flush()
+    target.flush()
+}
+
+/// Text that is written together.
+const BUFFER_BYTES: usize = 1 << 16;
+
+/// Where records go.
+pub(crate) enum Target {
+    /// A stream that others read as it comes.
+    Stream(BufWriter<Box<dyn Write + Send>>),
+    /// A file.
+    Lines(Lines),
+}
+
+impl Target {
+    fn take(&mut self, record: Record) -> io::Result<()> {
+        match self {
+            Self::Stream(out) => record.write_to(out),
+            Self::Lines(lines) => lines.take(record),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Stream(out) => out.flush(),
+            Self::Lines(lines) => lines.flush(),
+        }
+    }
+}
+
+/// A file that ends with a whole line: a process that is killed has written whole lines, for each write is of such; after
+/// a failed write, as on a full disk, the file is cut back to the last whole line.
+pub(crate) struct Lines {
+    file: File,
+    path: PathBuf,
+    is_regular: bool,
+    /// Lines not written yet.
+    waiting: Vec<u8>,
+    /// Bytes of whole lines in the file.
+    whole: u64,
+}
+
+impl Lines {
+    fn take(&mut self, record: Record) -> io::Result<()> {
+        let length = record.length();
+        let most = BUFFER_BYTES as u64;
+        if self.waiting.len() as u64 + length > most {
+            self.flush()?;
+        }
+        if length <= most {
+            return record.write_to(&mut self.waiting);
+        }
+        let written = record.write_to(&mut self.file);
+        self.wrote(length, written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let written = self.file.write_all(&self.waiting);
+        let length = self.waiting.len() as u64;
+        self.waiting.clear();
+        self.wrote(length, written)
+    }
+
+    fn wrote(&mut self, length: u64, written: io::Result<()>) -> io::Result<()> {
+        let Err(error) = written else {
+            self.whole += length;
+            return Ok(());
+        };
+        let cut = self.is_regular && self.file.set_len(self.whole).is_ok();
+        let (path, kind) = (self.path.display(), error.kind());
+        let left = match cut {
+            true => "; the records that it holds are whole",
+            false => "",
+        };
+        Err(io::Error::new(kind, format!("`{path}`: {error}{left}")))
+    }
 }
 
 /// Where records go: a file, truncated and then written as results come, or standard output.
-pub(crate) fn open(path: Option<&Path>, source: &Source) -> Result<Box<dyn Write + Send>, Failure> {
+pub(crate) fn open(path: Option<&Path>, source: &Source) -> Result<Target, Failure> {
     match path {
-        None => Ok(Box::new(Shown::on(io::stdout()))),
-        Some(path) => Ok(Box::new(open_file(path, source)?)),
+        None => {
+            let stdout: Box<dyn Write + Send> = Box::new(Shown::on(io::stdout()));
+            Ok(Target::Stream(BufWriter::with_capacity(
+                BUFFER_BYTES,
+                stdout,
+            )))
+        }
+        Some(path) => Ok(Target::Lines(open_file(path, source)?)),
     }
 }
 
-fn open_file(path: &Path, source: &Source) -> Result<File, Failure> {
+fn open_file(path: &Path, source: &Source) -> Result<Lines, Failure> {
     let cannot = |error: io::Error| {
         let (place, reason) = (path.display(), reason(&error));
         let hint = "name a file in a directory that exists and can be written";
@@ -96,7 +173,13 @@ fn open_file(path: &Path, source: &Source) -> Result<File, Failure> {
     if facts.is_file() {
         file.set_len(0).map_err(cannot)?;
     }
-    Ok(file)
+    Ok(Lines {
+        file,
+        path: path.to_owned(),
+        is_regular: facts.is_file(),
+        waiting: Vec::new(),
+        whole: 0,
+    })
 }
 
 #[cfg(test)]

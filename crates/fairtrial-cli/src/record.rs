@@ -149,11 +149,15 @@ impl Serialize for MetricsJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
         let metrics = self.0;
-        let mut map = serializer.serialize_map(Some(17))?;
+        let mut map = serializer.serialize_map(Some(18))?;
         map.serialize_entry("wall_s", &seconds(metrics.wall_ns))?;
         map.serialize_entry("queue_s", &seconds(metrics.queue_ns))?;
         map.serialize_entry("user_s", &seconds(metrics.user_ns))?;
         map.serialize_entry("system_s", &seconds(metrics.system_ns))?;
+        map.serialize_entry(
+            "cpu_source",
+            &metrics.cpu_source.map(|source| source.to_string()),
+        )?;
         map.serialize_entry("peak_rss_bytes", &metrics.peak_rss_bytes)?;
         map.serialize_entry(
             "peak_source",
@@ -251,7 +255,9 @@ impl Serialize for CountersJson {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairtrial_exec::{Body, FirstRun, MeasuredBy, PeakSource, State, Verdict, WaitSource};
+    use fairtrial_exec::{
+        Body, CpuSource, FirstRun, MeasuredBy, PeakSource, State, Verdict, WaitSource,
+    };
 
     fn full() -> Outcome {
         Outcome {
@@ -282,6 +288,7 @@ mod tests {
                 queue_ns: Some(0),
                 user_ns: Some(3),
                 system_ns: None,
+                cpu_source: Some(CpuSource::Partial),
                 peak_rss_bytes: Some(1 << 40),
                 peak_source: Some(PeakSource::Vmhwm),
                 started_at_ns: Some(u64::MAX),

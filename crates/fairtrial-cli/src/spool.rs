@@ -164,6 +164,14 @@ impl Disk {
 }
 
 impl Record {
+    /// Its bytes.
+    pub(crate) fn length(&self) -> u64 {
+        match self {
+            Self::Memory(bytes, _) => bytes.len() as u64,
+            Self::Disk(_, range) => range.end - range.start,
+        }
+    }
+
     /// Writes the record out and frees its room.
     pub(crate) fn write_to(self, out: &mut impl Write) -> io::Result<()> {
         match self {

@@ -56,6 +56,8 @@ mod outcome;
 mod passed;
 pub mod protocol;
 #[cfg(feature = "engine")]
+mod reach;
+#[cfg(feature = "engine")]
 mod sandbox;
 #[cfg(feature = "engine")]
 mod scratch;
@@ -107,9 +109,10 @@ pub use {
         Count, Disturbance, KeptOff, NoCounters, Pin, Pinning, Reading, Surroundings, UnusableCpu,
         Usable, WhyNotPinned, keep_off, probe_counters,
     },
-    metrics::{Margin, MeasuredBy, Metrics, PeakSource, WaitSource},
+    metrics::{CpuSource, Margin, MeasuredBy, Metrics, PeakSource, WaitSource},
     observers::{Observer, Observers, Onlooker},
     outcome::{EncodedValue, ErrorReport, Exit, FirstRun, KilledBy, Outcome},
+    reach::out_of_reach,
     sandbox::{
         Attempts, Counters, DEFAULT_LEVEL, Facility, InForce, Level, Mechanism, Network, OnMissing,
         Proof, SANDBOX_KEYS, SANDBOX_VARIABLE, Sandbox, SandboxReport, State,

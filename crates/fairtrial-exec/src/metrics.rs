@@ -15,6 +15,8 @@ pub struct Metrics {
     pub user_ns: Option<u64>,
     /// Processor time in the kernel.
     pub system_ns: Option<u64>,
+    /// What counted the processor time.
+    pub cpu_source: Option<CpuSource>,
     /// Largest resident size.
     pub peak_rss_bytes: Option<u64>,
     /// What measured the peak.
@@ -86,6 +88,25 @@ impl Metrics {
 
 /// Who waited for more than this part of its time was starved.
 const STARVED_PART: u64 = 10;
+
+/// What counted processor time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuSource {
+    /// The call's own control group: every process of it.
+    Cgroup,
+    /// The kernel's account of processes that were waited for. A program can have children that nobody waits for, whose
+    /// time is then missing.
+    Partial,
+}
+
+impl fmt::Display for CpuSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cgroup => "cgroup",
+            Self::Partial => "partial",
+        })
+    }
+}
 
 /// What measured peak memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

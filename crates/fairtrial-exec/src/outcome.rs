@@ -233,6 +233,7 @@ impl Metrics {
             "queue_s": seconds(self.queue_ns),
             "user_s": seconds(self.user_ns),
             "system_s": seconds(self.system_ns),
+            "cpu_source": self.cpu_source.map(|source| source.to_string()),
             "peak_rss_bytes": self.peak_rss_bytes,
             "peak_source": self.peak_source.map(|source| source.to_string()),
             "started_at_ns": self.started_at_ns,

@@ -12,6 +12,7 @@ use fairtrial_exec::linux::{remove, signals};
 use fairtrial_exec::protocol::launcher::{FromLauncher, TaskId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::orphans::{self, Orphan};
 use crate::serve::Launcher;
 use crate::task::{Dead, Role, SURVIVOR_NS, Task};
 
@@ -23,13 +24,20 @@ impl Launcher {
             if let Some(task) = self.by_pid.get(&pid).and_then(|id| self.tasks.get_mut(id)) {
                 task.look_at_zombie();
             }
+            let session = match self.by_pid.contains_key(&pid) {
+                true => None,
+                false => Orphan::session(pid),
+            };
             let Some(reaped) = reap(pid)? else { continue };
             self.strays.reaped(reaped.pid);
             match self.by_pid.remove(&reaped.pid) {
                 Some(id) => self.leader_died(id, reaped)?,
-                None if self.forks.is_empty() => self.account_stray(&reaped),
                 None => {
-                    self.unclaimed.insert(reaped.pid, reaped);
+                    let orphan = Orphan::new(reaped, session);
+                    match self.forks.is_empty() {
+                        true => orphans::charge(&mut self.tasks, &orphan),
+                        false => drop(self.unclaimed.insert(reaped.pid, orphan)),
+                    }
                 }
             }
         }
@@ -84,25 +92,11 @@ impl Launcher {
         Ok(())
     }
 
-    /// Usage of a stray goes to the call that left it, if only one can have.
-    fn account_stray(&mut self, reaped: &Reaped) {
-        let mut dying = self
-            .tasks
-            .values_mut()
-            .filter_map(|task| task.dead.as_mut());
-        if let (Some(dead), None) = (dying.next(), dying.next()) {
-            dead.end.user_ns += reaped.user_ns;
-            dead.end.system_ns += reaped.system_ns;
-            dead.end.max_rss_bytes = dead.end.max_rss_bytes.max(reaped.max_rss_bytes);
-            dead.end.counts.add(&reaped.counts);
-        }
-    }
-
     /// Ends what dead leaders left behind, and reports those whose tree is gone.
     pub(crate) fn settle_deaths(&mut self) -> io::Result<()> {
         if self.forks.is_empty() && !self.unclaimed.is_empty() {
-            for reaped in std::mem::take(&mut self.unclaimed).into_values() {
-                self.account_stray(&reaped);
+            for orphan in std::mem::take(&mut self.unclaimed).into_values() {
+                orphans::charge(&mut self.tasks, &orphan);
             }
         }
         let looks = std::mem::take(&mut self.looks_for_strays);

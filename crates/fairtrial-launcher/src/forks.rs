@@ -187,7 +187,7 @@ impl Launcher {
             before_ns: None,
         })?;
         match self.unclaimed.remove(&pid) {
-            Some(reaped) => self.leader_died(id, reaped),
+            Some(orphan) => self.leader_died(id, orphan.into_reaped()),
             None => Ok(()),
         }
     }

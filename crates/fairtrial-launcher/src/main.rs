@@ -9,6 +9,7 @@ mod confine;
 mod forks;
 mod load;
 mod oom;
+mod orphans;
 mod serve;
 mod task;
 mod tree;

@@ -8,7 +8,7 @@ use fairtrial_exec::linux::cgroup::{Leaves, Part};
 use fairtrial_exec::linux::confine::Birth;
 use fairtrial_exec::linux::monotonic::now_ns;
 use fairtrial_exec::linux::packet::{self, Packet};
-use fairtrial_exec::linux::wait::{Reaped, is_running};
+use fairtrial_exec::linux::wait::is_running;
 use fairtrial_exec::linux::{signals, socket, spawn};
 use fairtrial_exec::protocol::launcher::{
     Cause, FromLauncher, Program, Step, TaskId, ToLauncher, VERSION,
@@ -20,6 +20,7 @@ use crate::alone::Alone;
 use crate::confine::{Cell, Nest};
 use crate::forks::Fork;
 use crate::oom::{MemoryKills, Shortage};
+use crate::orphans::Orphan;
 use crate::task::{Ahead, Role, Task};
 use crate::tree::Strays;
 use crate::watch::{Due, Watched};
@@ -71,7 +72,7 @@ pub(crate) struct Launcher {
     pub(crate) forks: BTreeMap<u32, Fork>,
     pub(crate) last_fork: u32,
     /// Children that ended while a fork was unanswered: one may be that fork's worker.
-    pub(crate) unclaimed: HashMap<i32, Reaped>,
+    pub(crate) unclaimed: HashMap<i32, Orphan>,
     pub(crate) scratch: Option<(OwnedFd, Vec<u8>)>,
     pub(crate) nest: Option<Nest>,
     pub(crate) leaves: Option<Leaves>,

@@ -12,6 +12,7 @@ use fairtrial_exec::linux::{freeze, signals};
 use fairtrial_exec::protocol::launcher::{Cause, End, Watch};
 
 use crate::confine::Cell;
+use crate::orphans::OrphanUsage;
 use crate::watch::{Due, Watched};
 
 /// Between the kill of a stray and giving up on it.
@@ -38,6 +39,8 @@ pub(crate) struct Task {
     pub(crate) counters: Vec<Result<Counter, Uncounted>>,
     /// It is measured.
     pub(crate) ahead: Option<Ahead>,
+    /// What its orphans used that ended before it.
+    pub(crate) orphans: OrphanUsage,
     /// How long its leader waited for a processor, read when it had ended.
     waited_ns: Option<u64>,
 }
@@ -109,6 +112,7 @@ impl Task {
             cell: Cell::default(),
             counters: Vec::new(),
             ahead: None,
+            orphans: OrphanUsage::default(),
             waited_ns: None,
         }
     }
@@ -179,7 +183,7 @@ impl Task {
         let now = now_ns();
         let watched = self.watched.as_ref();
         let wait_ns = watched.and_then(|watched| watched.load.wait_ns());
-        let end = End {
+        let mut end = End {
             status: reaped.status,
             at_ns: now,
             user_ns: reaped.user_ns,
@@ -201,6 +205,7 @@ impl Task {
             leaf: self.cell.counts().map(Box::new),
             counted: Vec::new(),
         };
+        self.orphans.add_to(&mut end);
         self.pidfd = None;
         self.dead = Some(Dead {
             end,

@@ -28,6 +28,8 @@ pub(crate) struct Watched {
     next_sample_ns: Option<u64>,
     cpu_base_ns: u64,
     pub(crate) load: Load,
+    /// Processor time of orphans that ended outside its tree.
+    pub(crate) orphans_ns: u64,
     /// When time is up, if only time with a processor counts.
     guard_ns: Option<u64>,
     /// Largest tree seen.
@@ -76,6 +78,7 @@ impl Watched {
             next_sample_ns,
             cpu_base_ns,
             load,
+            orphans_ns: 0,
             guard_ns,
             peak_rss_bytes: None,
             kill_at_ns: None,
@@ -120,7 +123,7 @@ impl Watched {
             let leaf = cell.counts();
             let leaf_ns = leaf.as_ref().and_then(|counts| counts.cpu_ns);
             let counts_tree = self.load.counts_cpu() && leaf_ns.is_none();
-            let usage = (outside(cell) || counts_tree).then(|| usage(pid, cell));
+            let usage = (outside(cell) || counts_tree).then(|| self.usage(pid, cell));
             self.load.look(now_ns, pid, cell);
             let tree_ns = usage.map_or(0, |usage| usage.cpu_ns);
             if self.load.is_over(tree_ns, leaf_ns, now_ns) {
@@ -148,7 +151,7 @@ impl Watched {
         if self.watch.processes.is_none() || !outside(cell) {
             return None;
         }
-        let seen = self.seen.or_else(|| self.judge(&usage(pid, cell)));
+        let seen = self.seen.or_else(|| self.judge(&self.usage(pid, cell)));
         seen.filter(|cause| *cause == Cause::ProcessLimit)
     }
 
@@ -185,6 +188,13 @@ impl Watched {
         };
         self.kill_at_ns = Some(now_ns + wait_ns);
         Due::Warn(Cause::Timeout, signal)
+    }
+
+    /// What its tree uses, and what orphans used that left the tree and ended.
+    fn usage(&self, pid: i32, cell: &Cell) -> TreeUsage {
+        let mut usage = usage(pid, cell);
+        usage.cpu_ns += self.orphans_ns;
+        usage
     }
 
     /// The kernel keeps its limits on a cgroup by itself, and counts when it had to.

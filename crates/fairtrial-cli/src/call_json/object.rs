@@ -36,6 +36,20 @@ impl<'a> Object<'a> {
         raw.entries(&mut self.entries)
     }
 
+    /// Reads `other`, the word that flags and files have for it, as `name`.
+    pub(super) fn read_as(&mut self, other: &str, name: &'static str) -> Result<(), Fault> {
+        let is_given = self.entry(name).is_some();
+        let Some(entry) = self.entries.iter_mut().find(|entry| entry.key == other) else {
+            return Ok(());
+        };
+        if is_given {
+            let message = format!("`{name}` and `{other}` say the same (give one of them)");
+            return Err(Fault::new(entry.key_at, message));
+        }
+        entry.key = name.into();
+        Ok(())
+    }
+
     /// The field, unless it is absent or null. `name` is as users write it, with the object's name before a dot.
     pub(super) fn get(&self, name: &'static str) -> Option<Field<'a>> {
         let raw = self.entry(name)?.value;

@@ -414,3 +414,20 @@ fn a_directory_to_run_in_is_named_without_detours() {
     let call = reader(here.clone()).read(line, 1).1.unwrap();
     assert_eq!(call.cwd, Some(here.join("../nowhere")));
 }
+
+/// EX-102: flags and study files call it so.
+#[test]
+fn the_interpreter_has_two_names() {
+    let python = |text: &str| {
+        let call = read(text).1.expect(text);
+        call.python().map(|terms| terms.python.clone())
+    };
+    let named = r#"{"source": "", "function": "f", "interpreter": "bin/py"}"#;
+    assert_eq!(
+        python(named),
+        python(&named.replace("interpreter", "python"))
+    );
+    let twice = r#"{"source": "", "function": "f", "python": "a", "interpreter": "b"}"#;
+    let said = "48: `python` and `interpreter` say the same (give one of them)";
+    assert_eq!(fault_of(twice), said);
+}

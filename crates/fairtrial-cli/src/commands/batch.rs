@@ -9,6 +9,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use fairtrial_exec::{Backend, SpillDir, Verdict};
@@ -47,6 +48,8 @@ pub(crate) fn run(args: &BatchArgs) -> Result<ExitCode, Failure> {
     let progress = Progress::new(source.size, args.no_progress, args.out.is_none());
     let (url, jobs) = (args.backend.clone(), args.jobs);
     let name = source.name.clone();
+    // Agents have other directories.
+    let base = AnyBackend::is_local(url.as_deref()).then(|| Arc::from(source.base.as_path()));
     // How many can run at a time elsewhere is not known here: all that may be unfinished.
     let workers = match AnyBackend::is_local(url.as_deref()) {
         true => config.max_workers,
@@ -58,6 +61,7 @@ pub(crate) fn run(args: &BatchArgs) -> Result<ExitCode, Failure> {
         let lines = input::start(source, calls)?;
         let backend = Arc::new(AnyBackend::new(url.as_deref(), config, jobs, None)?);
         let mut batch = Batch::new(backend.clone(), spool, name, workers, progress);
+        batch.base = base;
         let ended = interrupt.or(batch.drive(lines, &output.sender)).await;
         batch.stop();
         // A reader of ours that is stuck keeps the last record from being whole; a second signal gives up on it.
@@ -112,6 +116,8 @@ struct Batch<B> {
     spool: Spool,
     /// The input, as messages call it.
     name: String,
+    /// Where relative paths of calls start, if they run on this machine.
+    base: Option<Arc<Path>>,
     workers: usize,
     progress: Progress,
     tally: Tally,
@@ -124,6 +130,9 @@ struct Batch<B> {
     window: Reorder<Record>,
     /// Why no call can be run any more.
     broken: Option<String>,
+    /// The engine's error that was said last, and how many calls had it again since.
+    last_error: String,
+    repeated: u64,
 }
 
 impl<B: Backend + 'static> Batch<B> {
@@ -138,6 +147,7 @@ impl<B: Backend + 'static> Batch<B> {
             backend,
             spool,
             name,
+            base: None,
             workers,
             progress,
             tally: Tally::default(),
@@ -147,6 +157,8 @@ impl<B: Backend + 'static> Batch<B> {
             submitted: 0,
             window: Reorder::new(),
             broken: None,
+            last_error: String::new(),
+            repeated: 0,
         }
     }
 
@@ -190,8 +202,31 @@ impl<B: Backend + 'static> Batch<B> {
         }
     }
 
+    /// Says what the engine could not do. An error that the last call had too, as calls have on a host that lacks
+    /// something, is counted.
+    fn say_once(&mut self, message: &str) {
+        let error = message.split_once(": ").map_or(message, |(_, error)| error);
+        if self.last_error == error {
+            self.repeated += 1;
+            return;
+        }
+        self.say_repeated();
+        error.clone_into(&mut self.last_error);
+        self.progress.say(&format!("{}:{message}", self.name));
+    }
+
+    /// Says how many calls had the last error besides the one that was named.
+    fn say_repeated(&mut self) {
+        if self.repeated > 0 {
+            let (name, count) = (&self.name, std::mem::take(&mut self.repeated));
+            self.progress
+                .say(&format!("{name}: {count} more with this error"));
+        }
+    }
+
     /// Gives up whatever runs.
     fn stop(&mut self) {
+        self.say_repeated();
         self.running.abort_all();
         self.waiting.clear();
         self.progress.end();
@@ -206,7 +241,8 @@ impl<B: Backend + 'static> Batch<B> {
             let index = self.submitted;
             self.submitted += 1;
             self.text += line.weight();
-            let task = attempt(self.backend.clone(), self.spool.clone(), index, line);
+            let base = self.base.clone();
+            let task = attempt(self.backend.clone(), self.spool.clone(), index, line, base);
             self.running.spawn(task);
         }
     }
@@ -242,7 +278,7 @@ impl<B: Backend + 'static> Batch<B> {
             LineEnd::BackendError(_) => unreachable!("seen above"),
             LineEnd::EngineError(message) => {
                 self.tally.engine_errors += 1;
-                self.progress.say(&format!("{}:{message}", self.name));
+                self.say_once(&message);
             }
         }
         Ok(())

@@ -4,11 +4,13 @@ mod call;
 mod streams;
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use fairtrial_exec::{Call, LocalBackend, Outcome, Streams, Verdict, Work};
 use serde_json::Value as Json;
 
+use crate::advice::{self, Place};
 use crate::args::ExecArgs;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
@@ -40,7 +42,8 @@ pub(crate) fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
         }
         let outcome = executed??;
         let mid_line = interrupt.or(passage.end()).await??;
-        let shown = tokio::task::spawn_blocking(move || show(&call, &outcome, json, mid_line));
+        let shown =
+            tokio::task::spawn_blocking(move || show(&call, outcome, json, mid_line, &here));
         interrupt.or(shown).await?.expect("showing does not panic")
     })
 }
@@ -48,14 +51,18 @@ pub(crate) fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
 /// Shows the outcome, of a command what was not passed through; the exit code is its verdict's.
 fn show(
     call: &Call,
-    outcome: &Outcome,
+    mut outcome: Outcome,
     json: bool,
     mid_line: MidLine,
+    here: &Path,
 ) -> Result<ExitCode, Failure> {
+    let place = Place::of_shell(here);
     let shown = if json {
-        record::write_outcome(outcome, &Json::Null, &mut stdout())
+        advice::add_to(&mut outcome, call, place);
+        record::write_outcome(&outcome, &Json::Null, &mut stdout())
     } else {
-        show_for_people(call, outcome, mid_line)
+        let hint = advice::hint(call, &outcome, place);
+        show_for_people(call, &outcome, mid_line, hint)
     };
     match shown {
         Err(error) if !record::is_broken_pipe(&error) => {
@@ -70,6 +77,7 @@ fn show_for_people(
     call: &Call,
     outcome: &Outcome,
     mut mid_line: MidLine,
+    hint: Option<String>,
 ) -> Result<(), record::RecordError> {
     let mut err = io::BufWriter::new(Shown::on(io::stderr()));
     if !matches!(call.work, Work::Command(_)) {
@@ -80,7 +88,10 @@ fn show_for_people(
         show::write_captured(&outcome.stderr, &mut err)?;
         mid_line = show::ends_mid_line(&outcome.stderr);
     }
-    let report = show::report(call, outcome);
+    let mut report = show::report(call, outcome);
+    if let Some(hint) = hint {
+        report += &format!("hint: {hint}\n");
+    }
     if !report.is_empty() && mid_line {
         writeln!(err)?;
     }

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fairtrial_exec::{
-    Body, Captured, Counters, EncodedValue, ErrorReport, Exit, FirstRun, InForce, KilledBy, Margin,
-    MeasuredBy, Mechanism, Metrics, Outcome, PeakSource, State, Verdict, WaitSource,
+    Body, Captured, Counters, CpuSource, EncodedValue, ErrorReport, Exit, FirstRun, InForce,
+    KilledBy, Margin, MeasuredBy, Mechanism, Metrics, Outcome, PeakSource, State, Verdict,
+    WaitSource,
 };
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +84,7 @@ struct MetricsRecord {
     queue_ns: Option<u64>,
     user_ns: Option<u64>,
     system_ns: Option<u64>,
+    cpu_source: Option<String>,
     peak_rss_bytes: Option<u64>,
     peak_source: Option<String>,
     started_at_ns: Option<u64>,
@@ -308,6 +310,7 @@ impl MetricsRecord {
             queue_ns: metrics.queue_ns,
             user_ns: metrics.user_ns,
             system_ns: metrics.system_ns,
+            cpu_source: metrics.cpu_source.map(|source| source.to_string()),
             peak_rss_bytes: metrics.peak_rss_bytes,
             peak_source: metrics.peak_source.map(|source| source.to_string()),
             started_at_ns: metrics.started_at_ns,
@@ -339,6 +342,10 @@ impl MetricsRecord {
             queue_ns: self.queue_ns,
             user_ns: self.user_ns,
             system_ns: self.system_ns,
+            cpu_source: named(
+                self.cpu_source.as_deref(),
+                [CpuSource::Cgroup, CpuSource::Partial],
+            )?,
             peak_rss_bytes: self.peak_rss_bytes,
             peak_source: named(self.peak_source.as_deref(), sources)?,
             started_at_ns: self.started_at_ns,

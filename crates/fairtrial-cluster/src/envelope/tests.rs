@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairtrial_exec::{
-    Arguments, Body, Call, Captured, Counters, EncodedValue, ErrorReport, Exit, FirstRun,
-    HostTerms, InForce, Isolation, KilledBy, Level, Margin, MeasuredBy, Mechanism, Metrics,
-    Outcome, PeakSource, PickledWork, PythonTerms, Resource, ResultFormat, Sandbox, State, Time,
-    Verdict, WaitSource, Work,
+    Arguments, Body, Call, Captured, Counters, CpuSource, EncodedValue, ErrorReport, Exit,
+    FirstRun, HostTerms, InForce, Isolation, KilledBy, Level, Margin, MeasuredBy, Mechanism,
+    Metrics, Outcome, PeakSource, PickledWork, PythonTerms, Resource, ResultFormat, Sandbox, State,
+    Time, Verdict, WaitSource, Work,
 };
 
 use super::*;
@@ -174,6 +174,7 @@ fn outcome(value: Vec<u8>, output: usize) -> Outcome {
         stderr: Captured::default(),
         metrics: Metrics {
             wall_ns: Some(1),
+            cpu_source: Some(CpuSource::Cgroup),
             peak_source: Some(PeakSource::Cgroup),
             worker_id: Some("abc".into()),
             measured_by: Some(MeasuredBy::Worker),
@@ -322,8 +323,9 @@ fn recorded_envelopes_of_the_first_version_are_read() {
     let id = serde_json::json!("id");
     let arrived = read.to_outcome(|_| None).expect("all is known");
     let mut sent = outcome(vec![b'T'], 10).to_json(&id).expect("a value");
-    for unknown in ["wait_s", "wait_source", "margin"] {
-        sent["metrics"][unknown] = serde_json::Value::Null;
+    // What later versions know besides.
+    for metric in ["cpu_source", "wait_s", "wait_source", "margin"] {
+        sent["metrics"][metric] = serde_json::Value::Null;
     }
     sent["tried_alone"] = serde_json::Value::Null;
     // Of the machine where it was recorded.

@@ -51,8 +51,9 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
         let (join, itself) = (plan.descriptor(join), plan.bytes(b"0"));
         plan.call(Step::Leaf, libc::SYS_write, &[join, itself, Arg::Value(1)]);
     }
-    if birth == Birth::Executed {
-        raise_oom_score(&mut plan, confine);
+    match birth {
+        Birth::Executed => raise_oom_score(&mut plan, confine),
+        Birth::Forked => set_umask(&mut plan, confine), // the rest it has from its zygote
     }
     if let (Some((init, ready)), Some(namespaces)) = (means.init, &confine.namespaces) {
         let init = plan.descriptor(init);
@@ -162,6 +163,10 @@ fn raise_oom_score(plan: &mut Plan, confine: &Confine) {
             score.as_bytes(),
         );
     }
+    set_umask(plan, confine);
+}
+
+fn set_umask(plan: &mut Plan, confine: &Confine) {
     if let Some(mask) = confine.umask {
         let mask = Arg::Value(u64::from(mask));
         plan.call(Step::Privileges, libc::SYS_umask, &[mask]);

@@ -12,6 +12,8 @@ pub struct Stat {
     pub state: u8,
     /// The parent.
     pub ppid: u32,
+    /// The session: the number of the process that made it.
+    pub session: i32,
     /// The kernel's own flags of it.
     pub flags: u32,
     /// User time of all threads, in clock ticks.
@@ -54,7 +56,8 @@ impl Stat {
         Some(Self {
             state,
             ppid: number(fields.next()?)?,
-            flags: number(fields.nth(4)?)?,
+            session: number(fields.nth(1)?)?,
+            flags: number(fields.nth(2)?)?,
             utime_ticks: number(fields.nth(4)?)?,
             stime_ticks: number(fields.next()?)?,
             waited_ticks: number::<u64>(fields.next()?)?.saturating_add(number(fields.next()?)?),

@@ -38,6 +38,20 @@ pub fn is_hidden_from_same_user() -> bool {
     rustix::process::dumpable_behavior() == Ok(DumpableBehavior::NotDumpable)
 }
 
+/// The umask of this process when it was first asked for, if `/proc` tells it: there is no other way to read it without
+/// changing it for all threads.
+#[must_use]
+pub fn host_umask() -> Option<u32> {
+    static UMASK: std::sync::OnceLock<Option<u32>> = std::sync::OnceLock::new();
+    *UMASK.get_or_init(|| {
+        let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
+        let mask = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Umask:"))?;
+        u32::from_str_radix(mask.trim(), 8).ok()
+    })
+}
+
 /// The most that this process, and whatever it starts, may have of a resource; `RLIM_INFINITY` is no limit.
 #[must_use]
 pub fn hard_limit(resource: u32) -> u64 {

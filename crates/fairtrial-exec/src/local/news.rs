@@ -17,7 +17,10 @@ use crate::error::EngineError;
 use crate::event::{CallId, Event, ExitReason};
 use crate::outcome::{ErrorReport, FirstRun, Outcome};
 use crate::protocol::launcher::Step;
+use crate::reach::out_of_reach;
+use crate::sandbox::in_force;
 use crate::verdict::Verdict;
+use crate::worker::Mode;
 use crate::worker::judge::words::exit_name;
 use crate::zygote::setup_error;
 
@@ -199,7 +202,15 @@ impl Pool {
                 step: step @ (Step::Exec | Step::Chdir),
                 errno,
             } => {
-                let report = cannot_start(&dispatch, step, errno);
+                let mut report = cannot_start(&dispatch, step, errno);
+                let denied = errno == libc::EACCES;
+                let in_force = || in_force(&dispatch.call, Mode::Command, &self.means);
+                if let Some(hint) = denied
+                    .then(|| out_of_reach(&dispatch.call, &in_force()))
+                    .flatten()
+                {
+                    report.message += &format!(" (hint: {hint})");
+                }
                 self.resolve_unstarted(dispatch, Verdict::SetupFailed, report);
             }
             Unstarted::Spawn {

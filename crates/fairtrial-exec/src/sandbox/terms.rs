@@ -8,12 +8,16 @@ use super::means::Inside;
 use super::{Level, Means, Network, Sandbox};
 use crate::call::{Call, Work};
 use crate::linux::cgroup::LeafLimits;
+use crate::linux::process::host_umask;
 use crate::linux::seccomp::{Filter, Others, Sockets};
 use crate::protocol::launcher::{self, Bind, Confine, Landlock, Namespaces, World};
 use crate::workspace::Workspace;
 
 /// Added to a candidate's score when the host is short of memory: it goes before anybody else.
 const OOM_SCORE: i32 = 800;
+
+/// New files are their user's alone.
+const PRIVATE_UMASK: u32 = 0o077;
 
 /// What of the host a `strict` call sees, and a `confined` one reads, besides its interpreter: programs and libraries, and of `/etc` what they need
 /// to find each other. Nothing that is anybody's secret.
@@ -70,13 +74,18 @@ pub(crate) struct Terms {
     reads: Vec<PathBuf>,
     workspace: Option<Arc<Workspace>>,
     as_caller: bool,
+    /// Whether it writes in directories of the user's, beside its own scratch directory.
+    writes_for_others: bool,
 }
 
 impl Terms {
     /// None at the level `none`, but with a workspace.
     pub(crate) fn of(call: &Call) -> Option<Self> {
         let confined = call.sandbox.level != Level::None || call.workspace.is_some();
+        let own_function = matches!(call.work, Work::Pickled(_));
         confined.then(|| Self {
+            writes_for_others: !call.sandbox.write.is_empty()
+                || (call.cwd.is_some() && !own_function && call.workspace.is_none()),
             sandbox: call.sandbox.clone(),
             memory_bytes: call.limits.memory_bytes,
             processes: call.limits.processes,
@@ -136,7 +145,7 @@ impl Terms {
                 .filter(|_| workspace.is_none() && !self.as_caller || !means.root())
                 .map(|most| most.saturating_add(1)),
             oom_score: 0,
-            umask: None,
+            umask: self.writes_for_others.then(shared_umask),
             landlock: (confined && means.landlock() > 0).then(|| Landlock {
                 abi: means.landlock(),
                 writable: writable.map(bytes).collect(),
@@ -193,7 +202,8 @@ impl Terms {
             return confine;
         }
         let ground = groundwork();
-        (confine.oom_score, confine.umask) = (ground.oom_score, ground.umask);
+        confine.oom_score = ground.oom_score;
+        confine.umask = confine.umask.or(ground.umask);
         confine.rlimits.extend(ground.rlimits);
         confine
     }
@@ -309,11 +319,18 @@ fn bind(path: &Path, writable: bool) -> Bind {
     }
 }
 
+/// Permissions of files that calls make for others to use: the user's own umask decides about those of group and
+/// others, as for every program that the user runs. A program built by one call is thus found by the next, which at
+/// `strict` may have another user.
+fn shared_umask() -> u32 {
+    host_umask().unwrap_or(PRIVATE_UMASK) & PRIVATE_UMASK
+}
+
 /// What every confined process is held to, whatever its call asks for.
 pub(crate) fn groundwork() -> Confine {
     Confine {
         oom_score: OOM_SCORE,
-        umask: Some(0o077),
+        umask: Some(PRIVATE_UMASK),
         rlimits: vec![
             (libc::RLIMIT_CORE, 1), // 0 would still start a handler that cores are piped to
             (libc::RLIMIT_MEMLOCK, 64 << 10),

@@ -478,6 +478,7 @@ impl Facts<'_> {
             queue_ns: began.map(|began| began.saturating_sub(self.submitted_ns)),
             user_ns: began.and(measured.user_ns),
             system_ns: began.and(measured.system_ns),
+            cpu_source: began.and(measured.cpu_source),
             peak_rss_bytes: peak.map(|(bytes, _)| bytes),
             peak_source: peak.map(|(_, source)| source),
             started_at_ns: began.map(|began| self.clock.unix_ns(began)),

@@ -6,7 +6,7 @@ use crate::linux::proc_files::ProcFiles;
 use crate::linux::proc_status::Status;
 use crate::linux::proc_tree::descendants;
 use crate::linux::run_delay::run_delay_ns;
-use crate::metrics::{MeasuredBy, PeakSource};
+use crate::metrics::{CpuSource, MeasuredBy, PeakSource};
 use crate::protocol::launcher::{CpuUse, End};
 use crate::sandbox::Counters;
 
@@ -15,6 +15,7 @@ use crate::sandbox::Counters;
 pub(crate) struct Measured {
     pub(super) user_ns: Option<u64>,
     pub(super) system_ns: Option<u64>,
+    pub(super) cpu_source: Option<CpuSource>,
     pub(crate) peak: Option<(u64, PeakSource)>,
     /// Largest resident size of one process, as `wait4` told it.
     pub(super) max_rss_bytes: Option<u64>,
@@ -40,11 +41,14 @@ impl Measured {
             (None, _) => (end.max_rss_bytes, PeakSource::Rusage),
         };
         // Of processes that nobody waited for only the cgroup knows.
-        let all_ns = end.leaf.as_ref().and_then(|leaf| leaf.cpu_ns).unwrap_or(0);
-        let rest_ns = all_ns.saturating_sub(end.user_ns + end.system_ns);
+        let all_ns = end.leaf.as_ref().and_then(|leaf| leaf.cpu_ns);
+        let rest_ns = all_ns
+            .unwrap_or(0)
+            .saturating_sub(end.user_ns + end.system_ns);
         Self {
             user_ns: Some(end.user_ns + rest_ns),
             system_ns: Some(end.system_ns),
+            cpu_source: Some(all_ns.map_or(CpuSource::Partial, |_| CpuSource::Cgroup)),
             peak: Some(peak),
             max_rss_bytes: Some(end.max_rss_bytes),
             leaked: Some(end.leaked),
@@ -62,6 +66,7 @@ impl Measured {
         Self {
             user_ns: usage.map(|(user_ns, _)| user_ns),
             system_ns: usage.map(|(_, system_ns)| system_ns),
+            cpu_source: usage.map(|_| CpuSource::Partial),
             by: usage.map(|_| MeasuredBy::Worker),
             ..Self::default()
         }
@@ -81,6 +86,7 @@ impl Measured {
             user_ns: cpu.map(|cpu| cpu.user_ns),
             system_ns: cpu.map(|cpu| cpu.system_ns),
             max_rss_bytes: None,
+            cpu_source: cpu.map(|_| CpuSource::Partial),
             peak: status.and_then(|status| Some((status.hwm_bytes?, PeakSource::Vmhwm))),
             leaked,
             counted: Vec::new(),

@@ -1,5 +1,6 @@
 //! `fairtrial exec` as a binary (EX-97, EX-98), and what it shows on a terminal (EX-80).
 
+mod arguments;
 mod interrupted;
 
 use fairtrial_exec::{DEFAULT_LEVEL, Level};

@@ -1,11 +1,13 @@
 //! From one line to its record: the call tried, what became of it, and where that is kept.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
-use fairtrial_exec::{Backend, Call, EngineError, Outcome, Verdict};
+use fairtrial_exec::{Backend, Call, EngineError, Outcome, Verdict, Work};
 use serde_json::Value as Json;
 
+use crate::advice::{self, Place};
 use crate::input::Line;
 use crate::record::{self, RecordError};
 use crate::spool::{Record, Spool};
@@ -41,6 +43,7 @@ pub(super) async fn attempt<B: Backend>(
     spool: Spool,
     index: u64,
     line: Line,
+    base: Option<Arc<Path>>,
 ) -> Finished {
     let (length, weight) = (line.length, line.weight());
     let (id, number) = (line.id, line.number);
@@ -50,7 +53,7 @@ pub(super) async fn attempt<B: Backend>(
             let record = record::no_trial(&id, number, "InvalidCall", &bad.message);
             (LineEnd::BadLine(message), spool.keep_anyway(record))
         }
-        Ok(call) => match try_call(&*backend, &spool, call, &id).await {
+        Ok(call) => match try_call(&*backend, &spool, call, &id, base.as_deref()).await {
             Ok((verdict, record)) => (LineEnd::Verdict(verdict), record),
             Err(error) => no_trial(&spool, &id, number, &error),
         },
@@ -69,8 +72,14 @@ async fn try_call<B: Backend>(
     spool: &Spool,
     call: Call,
     id: &Json,
+    base: Option<&Path>,
 ) -> Result<(Verdict, Record), RecordError> {
-    let outcome = backend.execute(call).await?;
+    let named = base.filter(|_| matches!(call.work, Work::Command(_)));
+    let kept = named.map(|base| (call.clone(), Place::of_calls(base)));
+    let mut outcome = backend.execute(call).await?;
+    if let Some((call, place)) = kept {
+        advice::add_to(&mut outcome, &call, place);
+    }
     let verdict = outcome.verdict;
     let record = keep_outcome(spool, id, outcome).await?;
     Ok((verdict, record))

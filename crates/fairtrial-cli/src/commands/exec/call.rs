@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use crate::args::{Cap, ExecArgs, PythonArgs};
 use crate::call_json::{is_of_kwargs, read_source, resolve_python};
 use crate::engine;
-use crate::failure::Failure;
+use crate::failure::{Failure, reason};
 use crate::json::{Fault, Raw};
 
 /// The call; relative paths are those of `base`.
@@ -67,8 +67,14 @@ fn python_terms(python: &PythonArgs, base: &Path) -> PythonTerms {
 }
 
 fn arguments(python: &PythonArgs) -> Result<Vec<u8>, Failure> {
-    let args = json_option("--args", python.args.as_deref(), "[]", "an array")?;
-    let kwargs = json_option("--kwargs", python.kwargs.as_deref(), "{}", "an object")?;
+    if python.args.as_deref() == Some("@-") && python.kwargs.as_deref() == Some("@-") {
+        let problem = "`@-` is given for both `--args` and `--kwargs` (standard input is one JSON text; use a file)";
+        return Err(Failure::Usage(format!("--kwargs: {problem}")));
+    }
+    let args = JsonOption::read("--args", python.args.as_deref(), "[]")?;
+    let args = args.value("[]", "an array")?;
+    let kwargs = JsonOption::read("--kwargs", python.kwargs.as_deref(), "{}")?;
+    let kwargs = kwargs.value("{}", "an object")?;
     value::arguments_from_json(&args, &kwargs).map_err(|error| {
         let option = if is_of_kwargs(&error) {
             "--kwargs"
@@ -79,27 +85,59 @@ fn arguments(python: &PythonArgs) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// The value of an option that holds JSON of the `wanted` kind.
-fn json_option(
-    name: &str,
-    given: Option<&str>,
-    default: &str,
-    wanted: &str,
-) -> Result<Json, Failure> {
-    let raw = Raw::whole(given.unwrap_or(default));
-    let value = raw
-        .value()
-        .map_err(|fault| placed(name, raw.text, &fault))?;
-    if raw.kind() == wanted {
-        return Ok(value);
-    }
-    let message = format!("must be {wanted}, not {} (as in `{default}`)", raw.kind());
-    Err(placed(name, raw.text, &Fault::new(0, message)))
+/// The JSON text of an option, and its place for messages: the option itself, a file or standard input.
+struct JsonOption {
+    place: String,
+    text: String,
 }
 
-fn placed(name: &str, text: &str, fault: &Fault) -> Failure {
-    let (line, column) = fault.place(text);
-    Failure::usage(&format!("{name}:{line}:{column}"), &fault.message)
+impl JsonOption {
+    /// The text as given, or what `@FILE` or `@-` holds.
+    fn read(option: &str, given: Option<&str>, default: &str) -> Result<Self, Failure> {
+        let given = given.unwrap_or(default);
+        let Some(file) = given.strip_prefix('@') else {
+            return Ok(Self {
+                place: option.into(),
+                text: given.into(),
+            });
+        };
+        let read = match file {
+            "-" => std::io::read_to_string(std::io::stdin()),
+            file => std::fs::read_to_string(file),
+        };
+        let place = match file {
+            "-" => "<stdin>",
+            file => file,
+        };
+        let text = read.map_err(|error| {
+            let hint = "`@FILE` names a file that holds JSON, `@-` is standard input";
+            let problem = reason(&error);
+            Failure::usage(option, format!("cannot read `{place}`: {problem} ({hint})"))
+        })?;
+        let text = text
+            .strip_prefix('\u{feff}')
+            .map(str::to_owned)
+            .unwrap_or(text);
+        let place = place.to_owned();
+        Ok(Self { place, text })
+    }
+
+    /// Its value, which is to be of the `wanted` kind.
+    fn value(&self, example: &str, wanted: &str) -> Result<Json, Failure> {
+        let raw = Raw::whole(&self.text);
+        let value = raw.value().map_err(|fault| self.placed(&fault))?;
+        if raw.kind() == wanted {
+            return Ok(value);
+        }
+        let message = format!("must be {wanted}, not {} (as in `{example}`)", raw.kind());
+        let start = self.text.len() - self.text.trim_start().len();
+        Err(self.placed(&Fault::new(start, message)))
+    }
+
+    fn placed(&self, fault: &Fault) -> Failure {
+        let (line, column) = fault.place(&self.text);
+        Failure::usage(&format!("{}:{line}:{column}", self.place), &fault.message)
+    }
 }
 
 fn command_work(args: &ExecArgs) -> Result<Work, Failure> {
