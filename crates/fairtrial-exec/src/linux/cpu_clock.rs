@@ -77,6 +77,7 @@ mod tests {
         Stat {
             state: b'R',
             ppid: 1,
+            session: 1,
             flags: 0,
             utime_ticks,
             stime_ticks,

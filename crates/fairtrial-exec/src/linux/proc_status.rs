@@ -177,6 +177,7 @@ mod tests {
             let expected = Stat {
                 state: b'S',
                 ppid: 42,
+                session: 6,
                 flags: 4194304,
                 utime_ticks: 111,
                 stime_ticks: 222,
