@@ -42,6 +42,12 @@ def count_events(pid):
     os.close(syscall("perf_event_open", attributes, pid, -1, -1, 0))
 
 
+def group_of(pid):
+    """The process group of another process. One whose leader is outside of this process namespace has no number here:
+    0 would be the caller's own group."""
+    return os.getpgid(pid) or pid
+
+
 WAYS = {
     "prlimit cpu": lambda pid: resource.prlimit(pid, resource.RLIMIT_CPU, (1, 1)),
     "prlimit files": lambda pid: resource.prlimit(pid, resource.RLIMIT_NOFILE, (12, 12)),
@@ -52,9 +58,9 @@ WAYS = {
     "sched_setparam": lambda pid: os.sched_setparam(pid, os.sched_param(0)),
     "sched_setattr": scheduling,
     "setpriority": lambda pid: os.setpriority(os.PRIO_PROCESS, pid, 19),
-    "setpriority group": lambda pid: os.setpriority(PRIO_PGRP, os.getpgid(pid), 19),
+    "setpriority group": lambda pid: os.setpriority(PRIO_PGRP, group_of(pid), 19),
     "ioprio_set": lambda pid: syscall("ioprio_set", IOPRIO_PROCESS, pid, IDLE_CLASS),
-    "ioprio_set group": lambda pid: syscall("ioprio_set", IOPRIO_GROUP, os.getpgid(pid), IDLE_CLASS),
+    "ioprio_set group": lambda pid: syscall("ioprio_set", IOPRIO_GROUP, group_of(pid), IDLE_CLASS),
     "move_pages": lambda pid: syscall("move_pages", pid, 0, KEEP_LIMIT, KEEP_LIMIT, KEEP_LIMIT, 0),
     "migrate_pages": lambda pid: syscall("migrate_pages", pid, 0, KEEP_LIMIT, KEEP_LIMIT),
     "process_madvise": advise,
