@@ -398,6 +398,6 @@ fn the_list_of_users_is_filled_in_as_the_manual_says() {
 #[test]
 fn the_manual_says_who_can_forge_results() {
     let manual = fs::read_to_string(in_docs("cluster.md")).expect("it is shipped");
-    assert!(manual.contains("Whoever has the agents' password can forge results"));
+    assert!(manual.contains("A holder of the agents' password can forge results"));
     assert!(manual.contains("Agents and submitters are trusted, calls are not"));
 }

