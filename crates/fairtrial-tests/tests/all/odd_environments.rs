@@ -217,7 +217,11 @@ fn on_a_full_disk_the_results_end_with_a_whole_line_and_the_file_is_named() {
     let says = "cause: `disk/out.jsonl`: No space left on device (os error 28); the records that it holds are whole";
     assert!(run.stderr.contains(says), "{run:?}");
     let records = records(&shell.path().join("kept.jsonl"));
-    assert!(!records.is_empty() && records.len() < 60, "{}", records.len());
+    assert!(
+        !records.is_empty() && records.len() < 60,
+        "{}",
+        records.len()
+    );
     for (index, record) in records.iter().enumerate() {
         assert_eq!(record["value"][0], index);
     }
