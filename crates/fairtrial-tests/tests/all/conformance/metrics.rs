@@ -26,7 +26,7 @@ async fn every_metric_is_there<F: Factory>(scene: &Scene<F>) {
     for make in [Story::call, Story::reuse_call] {
         let metrics = scene.run(make(source, "[]")).await.metrics.to_json();
         let metrics = metrics.as_object().expect("an object");
-        assert_eq!(metrics.len(), 17);
+        assert_eq!(metrics.len(), 18);
         let missing = metrics.iter().filter(|(_, value)| value.is_null());
         let missing: Vec<_> = missing.map(|(name, _)| name).collect();
         assert!(missing.is_empty(), "{missing:?}");
