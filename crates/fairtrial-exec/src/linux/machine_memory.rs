@@ -108,7 +108,7 @@ const LEAST_SHARE_BYTES: u64 = 512 << 20;
 
 fn ram_bytes() -> u64 {
     let info = rustix::system::sysinfo();
-    u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit))
+    info.totalram.saturating_mul(u64::from(info.mem_unit))
 }
 
 /// The value of one line of `/proc/meminfo`.

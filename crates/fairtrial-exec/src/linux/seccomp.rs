@@ -183,7 +183,7 @@ const ACT_ON_OTHERS: &[libc::c_long] = &[
 
 /// Priorities of all processes of a user: the system call, and the number by which its first argument says so.
 const NAME_A_USER: &[(libc::c_long, u32)] = &[
-    (libc::SYS_setpriority, libc::PRIO_USER as u32),
+    (libc::SYS_setpriority, libc::PRIO_USER),
     (libc::SYS_ioprio_set, IOPRIO_WHO_USER),
 ];
 const IOPRIO_WHO_USER: u32 = 3;
