@@ -11,10 +11,7 @@ impl Findings {
         let mut text = self.machine_lines();
         text += &self.level_lines();
         text += &self.limits_line();
-        let workspaces = match self.workspaces.best() {
-            Some(kind) => kind,
-            None => "unavailable",
-        };
+        let workspaces = self.workspaces.best().unwrap_or("unavailable");
         text += &format!("workspaces of `evaluate`: {workspaces}\n");
         let remedies = self.remedies(&Host::here());
         if !remedies.is_empty() {
