@@ -1,10 +1,13 @@
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use crate::cases::{CallEnd, CallSummary, CaseStatus, Diff, Failure, FailureKind, Scope, Unsteady};
 use crate::evaluate::State;
 use crate::evaluation::{
-    CaseCounts, Evaluation, EvaluationReport, FunctionProfile, InstructionCount, LineProfile,
-    Measurement, ProfileReport, QuarantinedCase, SideProfile, Tiebreak,
+    BenchFacts, CaseCounts, Evaluation, EvaluationReport, FunctionProfile, InstructionCount,
+    LineProfile, Measurement, ProfileReport, QuarantinedCase, SideProfile, Tiebreak, fill,
+    gross_startup,
 };
 use crate::measure::{Bench, Entrant, Measured, Race, Run, Settings, Side};
 use crate::search::Ledger;
@@ -354,4 +357,40 @@ fn lineage_puts_children_below_their_parents_and_ends() {
     for name in ["ring", "a", "b"] {
         assert_eq!(tree.matches(&format!("> {name} <")).count(), 1);
     }
+}
+
+/// FA-20, FA-22: the base's own time, what a ratio means, and a mark on one that is of start-up too.
+#[test]
+fn the_base_has_a_row_and_a_ratio_of_start_up_is_marked() {
+    let (mut report, runs) = measured();
+    let mut benches = BTreeMap::from([(
+        "topo".to_owned(),
+        BenchFacts {
+            startup_s: Some(0.074),
+            ..BenchFacts::default()
+        },
+    )]);
+    fill(&mut benches, &runs);
+    let share = gross_startup(&benches).expect("three quarters");
+    assert!((0.7..0.8).contains(&share), "{share}");
+    if let Some(measured) = &mut report.measurement {
+        measured.benches = benches;
+    }
+    let plain = report.html(&runs);
+    assert!(plain.contains("Base<small>topo</small>"), "{plain}");
+    assert!(plain.contains(" per run, spread "), "{plain}");
+    assert!(plain.contains("1.4 times faster"), "{plain}");
+    assert!(
+        !plain.contains("of the base’s is start-up"),
+        "nothing is marked"
+    );
+    for one in &mut report.evaluations {
+        one.gross_startup = Some(share);
+    }
+    let marked = report
+        .html(&runs)
+        .matches("of the base’s is start-up")
+        .count();
+    // The title, the heading, the first figure and both rows.
+    assert!(marked >= 5, "{marked}");
 }
