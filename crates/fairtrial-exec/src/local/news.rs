@@ -16,6 +16,7 @@ use crate::error::EngineError;
 use crate::event::{CallId, Event, ExitReason};
 use crate::outcome::{ErrorReport, FirstRun, Outcome};
 use crate::protocol::launcher::Step;
+use crate::sandbox::is_lasting;
 use crate::verdict::Verdict;
 use crate::worker::judge::words::exit_name;
 use crate::zygote::setup_error;
@@ -210,7 +211,7 @@ impl Pool {
             }
             | Unstarted::LauncherLost => self.requeue(lane, dispatch),
             Unstarted::Spawn { step, errno }
-                if (step.confines() || step == Step::Rlimits) && !is_shortage(errno) =>
+                if (step.confines() || step == Step::Rlimits) && !is_shortage(step, errno) =>
             {
                 let problem = io::Error::from_raw_os_error(errno);
                 let missing = dispatch.call.workspace.as_ref();
@@ -326,10 +327,13 @@ fn cannot_start(dispatch: &Dispatch, step: Step, errno: i32) -> ErrorReport {
 }
 
 /// What may be there a moment later.
-fn is_shortage(errno: i32) -> bool {
-    matches!(
-        errno,
-        libc::ENOSPC
+fn is_shortage(step: Step, errno: i32) -> bool {
+    // Said of namespaces also where none is allowed at all.
+    let lasts = step == Step::Namespaces && is_lasting(errno);
+    !lasts
+        && matches!(
+            errno,
+            libc::ENOSPC
             | libc::ENOMEM
             | libc::EAGAIN
             | libc::EMFILE
@@ -337,5 +341,5 @@ fn is_shortage(errno: i32) -> bool {
             | libc::ETIMEDOUT
             | libc::ETOOMANYREFS // descriptors that the user's processes have sent and not yet received
             | libc::EDQUOT
-    )
+        )
 }
