@@ -20,9 +20,6 @@ use rustix::fs::StatVfs;
 
 use crate::serve::Launcher;
 
-/// The first of the users that calls have when the engine is root's.
-const FIRST_USER: u32 = 1_900_000_000;
-
 /// What the namespaces of all calls have in common.
 pub(crate) struct Nest {
     /// None as long as nobody wanted it.
@@ -365,7 +362,7 @@ impl Launcher {
         }
         let nest = self.nest.as_mut().expect("just made");
         if with_users && nest.users.is_none() {
-            nest.users = Some(UserNamespace::create(FIRST_USER)?);
+            nest.users = Some(UserNamespace::create()?);
         }
         Ok(nest)
     }

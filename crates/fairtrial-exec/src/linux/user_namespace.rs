@@ -6,6 +6,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::clone::{clone, exit, reap};
 
+/// The users of calls whose engine is root's: the first, and how many. Calls that run at once have a user each.
+pub const SLOT_USERS: (u32, u32) = (1_900_000_000, 4096);
+
 /// Such a namespace.
 #[derive(Debug)]
 pub struct UserNamespace {
@@ -15,8 +18,8 @@ pub struct UserNamespace {
 }
 
 impl UserNamespace {
-    /// A new one. With privileges it has users from `base` on, so that no two calls have the same.
-    pub fn create(base: u32) -> io::Result<Self> {
+    /// A new one. With privileges it has [`SLOT_USERS`], so that no two calls have the same.
+    pub fn create() -> io::Result<Self> {
         let (ready, ready_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let (go, go_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let pid = clone(libc::CLONE_NEWUSER)?;
@@ -32,7 +35,7 @@ impl UserNamespace {
         drop(ready_write);
         let is_ready = rustix::io::retry_on_intr(|| rustix::io::read(&ready, &mut [0; 1][..]));
         let made = is_ready.map_err(io::Error::from);
-        let made = made.and_then(|_| map_users(pid, base)).and_then(|slots| {
+        let made = made.and_then(|_| map_users(pid)).and_then(|slots| {
             let file = std::fs::File::open(format!("/proc/{pid}/ns/user"))?.into();
             Ok(Self { file, slots })
         });
@@ -52,10 +55,7 @@ impl UserNamespace {
     }
 }
 
-/// Calls that run at once have a user each.
-const SLOTS: u32 = 4096;
-
-fn map_users(pid: i32, base: u32) -> io::Result<Option<(u32, u32)>> {
+fn map_users(pid: i32) -> io::Result<Option<(u32, u32)>> {
     let write = |file: &str, text: &str| std::fs::write(format!("/proc/{pid}/{file}"), text);
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     let map_self = || -> io::Result<_> {
@@ -68,7 +68,7 @@ fn map_users(pid: i32, base: u32) -> io::Result<Option<(u32, u32)>> {
         return map_self();
     }
     // In a container that has few users itself, one that is nobody's has to do for all calls.
-    for (base, count) in [(base, SLOTS), (65534, 1)] {
+    for (base, count) in [SLOT_USERS, (65534, 1)] {
         let map = format!("0 0 1\n{base} {base} {count}");
         if write("uid_map", &map).is_ok() {
             write("gid_map", &map)?;

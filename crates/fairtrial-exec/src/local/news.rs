@@ -17,8 +17,7 @@ use crate::error::EngineError;
 use crate::event::{CallId, Event, ExitReason};
 use crate::outcome::{ErrorReport, FirstRun, Outcome};
 use crate::protocol::launcher::Step;
-use crate::reach::out_of_reach;
-use crate::sandbox::in_force;
+use crate::sandbox::is_lasting;
 use crate::verdict::Verdict;
 use crate::worker::Mode;
 use crate::worker::judge::words::exit_name;
@@ -336,12 +335,12 @@ fn cannot_start(dispatch: &Dispatch, step: Step, errno: i32) -> ErrorReport {
 
 /// What may be there a moment later.
 fn is_shortage(step: Step, errno: i32) -> bool {
-    if (step, errno) == (Step::Namespaces, libc::ENOSPC) && namespaces_are_off() {
-        return false;
-    }
-    matches!(
-        errno,
-        libc::ENOSPC
+    // Said of namespaces also where none is allowed at all.
+    let lasts = step == Step::Namespaces && is_lasting(errno);
+    !lasts
+        && matches!(
+            errno,
+            libc::ENOSPC
             | libc::ENOMEM
             | libc::EAGAIN
             | libc::EMFILE
@@ -349,11 +348,5 @@ fn is_shortage(step: Step, errno: i32) -> bool {
             | libc::ETIMEDOUT
             | libc::ETOOMANYREFS // descriptors that the user's processes have sent and not yet received
             | libc::EDQUOT
-    )
-}
-
-/// Of a kind of which none may be made there is never one less in use.
-fn namespaces_are_off() -> bool {
-    let most = std::fs::read_to_string("/proc/sys/user/max_user_namespaces");
-    most.is_ok_and(|most| most.trim() == "0")
+        )
 }

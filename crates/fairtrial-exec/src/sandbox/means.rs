@@ -11,6 +11,7 @@ use crate::linux::errno;
 use crate::linux::landlock;
 use crate::linux::process::hard_limit;
 use crate::linux::seccomp;
+use crate::linux::user_namespace::SLOT_USERS;
 use crate::protocol::launcher::Step;
 
 /// Something that calls are confined by, and that a machine may lack: the links of the chains of fallbacks.
@@ -439,7 +440,10 @@ impl Found {
                 few_descriptors: hard_limit(libc::RLIMIT_NOFILE) < FEWEST_FOR_CGROUPS,
                 cgroup_access: access.kind().name(),
                 root: rustix::process::geteuid().is_root(),
-                gives_users: rustix::process::geteuid().is_root() && may_change_users(),
+                gives_users: rustix::process::geteuid().is_root()
+                    && may_change_users()
+                    && is_mapped(SLOT_USERS.0)
+                    && is_mapped(SLOT_USERS.0 + SLOT_USERS.1 - 1),
             }
         })
     }
@@ -448,6 +452,28 @@ impl Found {
 /// Root in a container may lack the capability.
 fn may_change_users() -> bool {
     has(CapabilitySet::SETUID | CapabilitySet::SETGID)
+}
+
+/// Whether the user namespace that this process is in has that user and group: some have one id only.
+fn is_mapped(id: u32) -> bool {
+    ["/proc/self/uid_map", "/proc/self/gid_map"]
+        .iter()
+        .all(|file| {
+            let map = std::fs::read_to_string(file);
+            map.is_ok_and(|map| maps(&map, id))
+        })
+}
+
+/// Each line has the first id inside, the first outside, and how many.
+fn maps(map: &str, id: u32) -> bool {
+    map.lines().any(|line| {
+        let mut numbers = line.split_whitespace().map_while(|word| word.parse().ok());
+        let (first, count): (Option<u64>, Option<u64>) = (numbers.next(), numbers.nth(1));
+        let id = u64::from(id);
+        first
+            .zip(count)
+            .is_some_and(|(first, count)| (first..first + count).contains(&id))
+    })
 }
 
 fn has(needed: CapabilitySet) -> bool {
@@ -465,4 +491,27 @@ fn kernel_version() -> (u32, u32) {
         .split(['.', '-'])
         .map_while(|part| part.parse().ok());
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RE-10: `strict` gives no user to a call where the engine's namespace has none to give.
+    #[test]
+    fn a_user_is_had_where_the_map_holds_it() {
+        let all = "         0          0 4294967295\n";
+        let one = "         0       1000          1\n";
+        let two = "0 1000 1\n1 100000 65536\n";
+        let first = SLOT_USERS.0;
+        assert_eq!(
+            [all, one, two].map(|map| maps(map, first)),
+            [true, false, false]
+        );
+        assert_eq!(
+            [all, one, two].map(|map| maps(map, 65534)),
+            [true, false, true]
+        );
+        assert!(!maps("", 0) && !maps("nonsense\n", 0));
+    }
 }

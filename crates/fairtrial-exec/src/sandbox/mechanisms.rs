@@ -186,7 +186,7 @@ fn world(sandbox: &Sandbox, means: &Means) -> Vec<Mechanism> {
         (true, None) => entry("slot_uid", State::Enforced, "a user of its own"),
         (true, Some(_)) => entry("slot_uid", State::Unavailable, "needs namespaces"),
         (false, _) if means.root() => {
-            let via = "root without the capability to change users";
+            let via = "root without the capability to change users, or without ids for them";
             entry("slot_uid", State::Unavailable, via)
         }
         (false, _) => entry("slot_uid", State::Unavailable, "only root can have one"),

@@ -99,6 +99,10 @@ impl Ground {
         call.sandbox = Sandbox::new(kind.level);
         // Without a user namespace there is no `strict`, but most of it.
         call.sandbox.on_missing = OnMissing::Degrade;
+        if kind.level == Level::Confined {
+            // What the scripts look at besides their workspace: other levels show it unasked.
+            call.sandbox.read = vec!["/proc".into(), self.story.path().into()];
+        }
         call.cwd = Some(workspace.at.clone());
         call.timeout = Some(Duration::from_secs(50));
         call.workspace = Some(Arc::new(workspace));
