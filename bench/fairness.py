@@ -28,7 +28,7 @@ SLOWER = 0.05
 # How far ratios may be from each other and from the truth.
 CLOSE = 0.10
 # Times both functions in turns on the list that the bench uses; prints how long a call of each takes. On one processor
-# and ahead of others where that is allowed, as evaluations run: beside a busy sibling the functions slow down unequally.
+# and ahead of others where that is allowed, as evaluations run: a busy sibling slows the functions down unequally.
 IN_PROCESS = """
 import os, statistics, sys, time
 
