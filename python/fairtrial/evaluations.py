@@ -335,7 +335,8 @@ def _bench(given: dict[str, Any]) -> BenchTimes:
 
 def _ratio(value: float) -> str:
     """A ratio with two digits that say something."""
-    return f"{value:.1e}" if value < 0.01 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+    digits = 2 if value >= 0.1 else 3 if value >= 0.01 else 4
+    return f"{value:.{digits}f}" if value >= 0.001 else f"{value:.1e}"
 
 
 def _record(cls: type[T], given: Mapping[str, Any], **known: Any) -> T:

@@ -150,7 +150,8 @@ fn meaning(one: &Evaluation) -> String {
 /// A ratio with two digits that say something.
 fn ratio(value: f64) -> String {
     match value {
-        value if value < 0.01 => format!("{value:.1e}"),
+        value if value < 0.001 => format!("{value:.1e}"),
+        value if value < 0.01 => format!("{value:.4}"),
         value if value < 0.1 => format!("{value:.3}"),
         value => format!("{value:.2}"),
     }
@@ -293,6 +294,15 @@ fn thousands(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// FA-20
+    #[test]
+    fn small_ratios_keep_two_digits() {
+        assert_eq!(
+            [1.3, 0.13, 0.0184, 0.0026, 0.000_26].map(ratio),
+            ["1.30", "0.13", "0.018", "0.0026", "2.6e-4"]
+        );
+    }
 
     #[test]
     fn numbers_are_grouped_and_messages_cut() {
