@@ -139,6 +139,18 @@ impl Worker {
             }
             other => Err(other),
         });
+        // Without a control group the kernel's SIGKILL looks like any other, and only another run could tell.
+        let without_doubt;
+        let end = match end.host_memory && !current.unseen {
+            true => {
+                without_doubt = End {
+                    host_memory: false,
+                    ..end.clone()
+                };
+                &without_doubt
+            }
+            false => end,
+        };
         let measured = Measured::of_dead(end);
         let (can_run_again, unseen) = (current.can_run_again, current.unseen);
         let (dispatch, answer) =

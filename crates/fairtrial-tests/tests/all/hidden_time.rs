@@ -21,7 +21,9 @@ fn hide(way: &str, level: Level) -> Call {
 }
 
 fn counted(metrics: &Metrics) -> bool {
-    metrics.cpu_ns() >= Some(HIDDEN_NS)
+    // On a busy machine the kernel's sum was seen to be up to a tenth less than the process's own clock; without the
+    // hidden time it is a tenth in all.
+    metrics.cpu_ns() >= Some(HIDDEN_NS / 10 * 8)
 }
 
 /// FA-9
