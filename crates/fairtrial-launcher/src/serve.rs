@@ -15,6 +15,7 @@ use fairtrial_exec::protocol::launcher::{
 };
 use rustix::event::epoll;
 use rustix::io::Errno;
+use rustix::process::Signal;
 
 use crate::alone::Alone;
 use crate::confine::{Cell, Nest};
@@ -307,7 +308,12 @@ impl Launcher {
         match spawn::spawn(program, &fds, plan, self.way_in(&cell)) {
             Ok(started) => {
                 // Its end is all that matters: what is in it is read then.
-                self.watch_fd(started.report.as_fd(), id, epoll::EventFlags::HUP)?;
+                let watched = self.watch_fd(started.report.as_fd(), id, epoll::EventFlags::HUP);
+                if let Err(error) = watched {
+                    signals::send(&started.pidfd, Signal::KILL.as_raw()).ok(); // it may have ended by itself
+                    self.abandon(cell);
+                    return self.fail(id, Step::Descriptors, error.raw_os_error().unwrap_or(0));
+                }
                 self.by_pid.insert(started.pid, id);
                 let role = Role::Starting {
                     report: started.report,
@@ -423,7 +429,14 @@ impl Launcher {
             }
         };
         if let Some(control) = control {
-            self.watch_fd(control.as_fd(), id, epoll::EventFlags::IN)?;
+            if let Err(error) = self.watch_fd(control.as_fd(), id, epoll::EventFlags::IN) {
+                self.by_pid.remove(&pid);
+                if let Some(mut task) = self.tasks.remove(&id) {
+                    task.kill();
+                    self.abandon(task.cell);
+                }
+                return self.fail(id, Step::Descriptors, error.raw_os_error().unwrap_or(0));
+            }
             self.last_fork += 1;
             self.forks.insert(
                 self.last_fork,
@@ -520,6 +533,7 @@ impl Launcher {
         }
     }
 
+    /// Fails where the user has no epoll watches left (`fs.epoll.max_user_watches`): calls can take them all.
     fn watch_fd(&self, fd: BorrowedFd<'_>, id: TaskId, on: epoll::EventFlags) -> io::Result<()> {
         let tag = TASKS.checked_add(id.0).ok_or(io::ErrorKind::InvalidData)?;
         let data = epoll::EventData::new_u64(tag);

@@ -404,4 +404,4 @@ def test_a_hook_is_told_once_of_what_calls_do_without():
         pytest.skip("user namespaces cannot be made here, so they cannot be switched off")
     run = subprocess.run([*under, sys.executable, "-c", DEGRADED], capture_output=True, text=True, timeout=WAIT_S)
     reason = "cannot be set up ENOSPC; user.max_user_namespaces=0"
-    assert run.stdout == f"limits\nlimits\n['{reason}']\n", run.stderr
+    assert run.stdout == f"confined\nconfined\n['{reason}']\n", run.stderr

@@ -117,6 +117,7 @@ const RARE: &[libc::c_long] = &[
     libc::SYS_acct,
     libc::SYS_quotactl,
     libc::SYS_open_by_handle_at,
+    libc::SYS_fanotify_init,
 ];
 
 /// Objects that all processes of an IPC namespace have in common.
@@ -226,6 +227,9 @@ pub fn program(filter: Filter) -> Vec<u8> {
             }
         }
     }
+    for (call, mode_at) in SET_MODES {
+        refuse_if(&mut program, *call, *mode_at, JUMP_BITS, &[libc::S_ISUID]);
+    }
     for (call, who) in NAME_A_USER {
         refuse_if(&mut program, *call, 0, JUMP_EQUAL, &[*who]);
     }
@@ -269,6 +273,7 @@ pub fn program(filter: Filter) -> Vec<u8> {
 
 fn refuse_rare_calls(program: &mut Vec<Instruction>, sockets: Sockets) {
     refuse_all(program, RARE, libc::EPERM);
+    refuse_all(program, &[libc::SYS_io_setup], libc::ENOSYS);
     // libc falls back to `clone`, whose flags can be looked at.
     refuse_all(program, &[libc::SYS_clone3], libc::ENOSYS);
     refuse_if(program, libc::SYS_clone, 0, JUMP_BITS, &[NAMESPACE_FLAGS]);

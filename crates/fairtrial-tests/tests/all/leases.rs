@@ -1,4 +1,4 @@
-//! Claims on what calls share that make other programs wait.
+//! Claims on what calls share, by which one makes others wait or go without; and files that hand on their user.
 
 use fairtrial_exec::{Level, Sandbox};
 use fairtrial_tests::{Story, json};
@@ -18,6 +18,16 @@ def f():
     libc = ctypes.CDLL(None, use_errno=True)
     done = libc.prctl(PR_SCHED_CORE, PR_SCHED_CORE_CREATE, 0, 0, 0)
     said['core'] = 'taken' if done == 0 else errno.errorcode[ctypes.get_errno()]
+    try:
+        os.chmod('own', 0o4755)
+        said['setuid'] = 'taken'
+    except OSError as error:
+        said['setuid'] = errno.errorcode[error.errno]
+    os.chmod('own', 0o755)
+    context = ctypes.c_ulong(0)
+    for name, claim in (('aio', lambda: libc.syscall(206, 1, ctypes.byref(context))),
+                        ('fanotify', lambda: libc.syscall(300, 0x200, 0))):
+        said[name] = 'taken' if claim() >= 0 else errno.errorcode[ctypes.get_errno()]
     return said
 ";
 
@@ -36,10 +46,35 @@ async fn claims(level: Level) -> serde_json::Value {
 #[tokio::test]
 async fn no_call_takes_a_lease_on_a_file_or_a_core_for_itself() {
     assert_eq!(claims(Level::None).await["lease"], "taken");
-    for level in [Level::Limits, Level::Strict] {
+    for level in [Level::Limits, Level::Confined, Level::Strict] {
         let said = claims(level).await;
         for claim in ["lease", "delegation", "core"] {
-            assert_eq!(said[claim], "EPERM", "{claim} at {level:?}");
+            assert_eq!(said[claim], "EPERM", "{claim} at {level}");
         }
+    }
+}
+
+/// FA-8: another user that runs such a file has the user of all calls, who can act on them.
+#[tokio::test]
+async fn no_call_makes_a_file_that_hands_on_its_user() {
+    assert_eq!(claims(Level::None).await["setuid"], "taken");
+    for level in [Level::Limits, Level::Confined, Level::Strict] {
+        assert_eq!(claims(level).await["setuid"], "EPERM", "{level}");
+    }
+}
+
+/// FA-8: the kernel counts contexts of asynchronous input and output for the whole machine, and groups of fanotify for
+/// the user. The numbers are those of x86-64.
+#[cfg(target_arch = "x86_64")]
+#[tokio::test]
+async fn no_call_takes_contexts_that_are_counted_for_all() {
+    assert_eq!(claims(Level::None).await["aio"], "taken");
+    for level in [Level::Confined, Level::Strict] {
+        let said = claims(level).await;
+        assert_eq!(
+            (&said["aio"], &said["fanotify"]),
+            (&"ENOSYS".into(), &"EPERM".into()),
+            "{level}"
+        );
     }
 }
