@@ -72,7 +72,7 @@ impl Load {
         }
     }
 
-    fn look_at_waits(&mut self, now_ns: u64, pid: i32, cell: &Cell) {
+    pub(crate) fn look_at_waits(&mut self, now_ns: u64, pid: i32, cell: &Cell) {
         self.waits_looked_ns = now_ns;
         self.waits.look_at_all(everybody(pid, cell), now_ns);
     }
@@ -85,6 +85,14 @@ impl Load {
     /// Time waited since the leader began.
     pub(crate) fn wait_ns(&self) -> Option<u64> {
         self.waits.total_ns()
+    }
+
+    /// Whether it waited for a processor for half of its time.
+    pub(crate) fn was_starved(&self, now_ns: u64) -> bool {
+        let age_ns = now_ns.saturating_sub(self.began_ns);
+        self.waits
+            .total_ns()
+            .is_some_and(|waited| waited > age_ns / 2)
     }
 
     /// How much later than wall time has it the guard against sleepers is due.

@@ -14,6 +14,8 @@ const SAMPLE_NS: u64 = 10_000_000;
 const SHORTEST_SAMPLE_NS: u64 = 2_000_000;
 /// A hung interpreter gets this long to write its stacks.
 const DUMP_NS: u64 = 5_000_000;
+/// Or this long, if it hardly ran for want of a processor.
+const STARVED_DUMP_NS: u64 = 100_000_000;
 
 /// The engine gets this long to confirm that a call passed a limit: it may have answered while its tree was looked
 /// at, and then the worker has another call by now.
@@ -117,6 +119,7 @@ impl Watched {
             self.watch.deadline_ns = Some(guard_ns.saturating_add(waited_ns));
         }
         if is_past(self.watch.deadline_ns) {
+            self.load.look_at_waits(now_ns, pid, cell);
             return self.time_is_up(now_ns);
         }
         if self.next_sample_ns.is_some_and(|at| now_ns >= at) {
@@ -183,6 +186,7 @@ impl Watched {
                 self.kill_at_ns = Some(now_ns);
                 return Due::Stop(Cause::Timeout);
             }
+            (0, dump) if self.load.was_starved(now_ns) => (STARVED_DUMP_NS, dump),
             (0, dump) => (DUMP_NS, dump),
             (grace, _) => (grace, Some(rustix::process::Signal::TERM.as_raw())),
         };
