@@ -45,7 +45,8 @@ class Suite:
 
 def divergences():
     """The left column of the published table of deliberate divergences."""
-    section = (HERE.parents[2] / "docs" / "python.md").read_text().partition("## Deliberate differences from other pools")[2]
+    manual = (HERE.parents[2] / "docs" / "python.md").read_text()
+    section = manual.partition("## Deliberate differences from other pools")[2]
     table = section.partition("| elsewhere | here |\n|---|---|\n")[2].partition("\n\n")[0]
     return [row.removeprefix("| ").split(" | ")[0] for row in table.splitlines()]
 
