@@ -177,18 +177,22 @@ impl TreeCache {
     }
 
     fn build(&self, archive: &mut impl Read) -> Result<Building, PackError> {
-        let path = self.root.join(format!("{BUILDING}{}", fresh_name()));
         let private = || {
             let mut builder = DirBuilder::new();
             builder.mode(0o700);
             builder
         };
-        let begin = || -> io::Result<File> {
-            private().create(&path)?;
-            let lock = lock::take_if_free(&path)?;
-            lock.ok_or_else(|| Errno::BUSY.into()) // somebody's sweep was quicker than our lock
+        let begin = || -> io::Result<(PathBuf, File)> {
+            loop {
+                let path = self.root.join(format!("{BUILDING}{}", fresh_name()));
+                private().create(&path)?;
+                // Another process's sweep may take the directory before it is locked.
+                if let Some(lock) = lock::take_if_free(&path)? {
+                    return Ok((path, lock));
+                }
+            }
         };
-        let lock = begin().map_err(self.failed())?;
+        let (path, lock) = begin().map_err(self.failed())?;
         let fill = || -> Result<(), PackError> {
             let tree = path.join(TREE);
             private().create(&tree).map_err(self.failed())?;
