@@ -30,6 +30,7 @@ pub mod memfd;
 pub mod monotonic;
 #[cfg(feature = "engine")]
 pub mod nameless;
+mod own_mounts;
 pub mod packet;
 pub mod perf;
 pub mod plan;

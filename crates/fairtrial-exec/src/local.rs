@@ -68,7 +68,7 @@ impl LocalBackend {
     #[must_use]
     pub fn new(config: LocalConfig) -> Self {
         Self {
-            means: Arc::new(Means::without(&config.without)),
+            means: Arc::new(Means::of(&config)),
             config,
             observers: Arc::default(),
             next_call: AtomicU64::new(1),

@@ -93,6 +93,8 @@ fn all_that_confines() -> Plan {
         umask: Some(0o077),
         namespaces: None, // the namespaces themselves are an init's work
         tree: None,
+        mounts: None,
+        own_quotas: None,
         filter: Some(Filter {
             others: Others::InNamespace,
             rare_calls: Some(Sockets::Namespaced),

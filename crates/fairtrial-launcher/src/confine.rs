@@ -30,6 +30,8 @@ pub(crate) struct Nest {
     proven: HashSet<Namespaces>,
     /// Inits of namespaces of processes that nobody is in: one is like the other, and lent again.
     spare: Vec<Init>,
+    /// User namespaces in which quotas are counted apart, and that nobody is in.
+    spare_quotas: Vec<UserNamespace>,
 }
 
 /// The name of what belongs to no task.
@@ -50,6 +52,8 @@ pub(crate) struct Cell {
     /// So it was seen.
     vacated: Option<Init>,
     pub(crate) user: Option<u32>,
+    /// The user namespace in which quotas are counted for its task alone.
+    quotas: Option<UserNamespace>,
     /// Its namespaces are this process's own but for those that the init made: there is no user namespace.
     by_root: bool,
     /// Its directory, if that has a quota.
@@ -115,6 +119,14 @@ impl Cell {
     /// Whether nothing of the task is left in it.
     pub(crate) fn is_empty(&self) -> bool {
         self.init.is_none() && self.leaf.as_ref().is_none_or(Leaf::is_empty)
+    }
+
+    /// Whether it is known that no process of the task is left.
+    fn is_known_empty(&self) -> bool {
+        match &self.leaf {
+            Some(leaf) => leaf.is_empty(),
+            None => self.has_namespaces && self.init.is_none(),
+        }
     }
 
     /// The leader was reaped: an init that is left alone with an empty namespace is none of this task's any more.
@@ -259,6 +271,12 @@ impl Launcher {
             let way_in = init.pidfd.try_clone().map_err(at(Step::Descriptors))?;
             (means.user, means.init) = (cell.user, Some((way_in, init.ready.take())));
         }
+        if let Some(sharers) = confine.own_quotas {
+            let nest = self.nest(true).map_err(at(Step::Namespaces))?;
+            let quotas = nest.take_quotas(sharers).map_err(at(Step::Namespaces))?;
+            let quotas = cell.quotas.insert(quotas).file().try_clone();
+            means.quotas = Some(quotas.map_err(at(Step::Descriptors))?);
+        }
         confine::plan(confine, means, birth).map_err(at(Step::Landlock))
     }
 
@@ -297,7 +315,8 @@ impl Launcher {
     }
 
     /// It is not needed: its task will not be, or is no more.
-    pub(crate) fn abandon(&mut self, cell: Cell) {
+    pub(crate) fn abandon(&mut self, mut cell: Cell) {
+        let quotas = cell.quotas.take().filter(|_| cell.is_known_empty());
         if let Some(init) = &cell.init {
             init.kill();
         }
@@ -310,6 +329,8 @@ impl Launcher {
         if let Some(user) = cell.user {
             nest.taken.remove(&user);
         }
+        nest.spare_quotas.extend(quotas);
+        nest.spare_quotas.truncate(MOST_SPARE);
         match cell.vacated {
             Some(init) if nest.spare.len() < MOST_SPARE => {
                 self.by_pid.insert(init.pid, NOBODY);
@@ -358,6 +379,7 @@ impl Launcher {
                 taken: BTreeSet::new(),
                 proven: HashSet::new(),
                 spare: Vec::new(),
+                spare_quotas: Vec::new(),
             });
         }
         let nest = self.nest.as_mut().expect("just made");
@@ -403,6 +425,15 @@ impl Nest {
             self.proven.insert(kind);
         }
         Ok(())
+    }
+
+    /// A user namespace in which nobody is.
+    fn take_quotas(&mut self, sharers: u32) -> io::Result<UserNamespace> {
+        match (self.spare_quotas.pop(), &self.users) {
+            (Some(spare), _) => Ok(spare),
+            (None, Some(users)) => users.with_own_quotas(sharers),
+            (None, None) => Err(io::ErrorKind::NotFound.into()),
+        }
     }
 
     /// A user that no other living call has.

@@ -175,7 +175,7 @@ def _become_worker(parent):
 
 
 _PLAN_HEAD = _Struct("<III")
-_PLAN_CALL = _Struct("<IIBB6B6Q")
+_PLAN_CALL = _Struct("<IIBBBB6B6Q")
 _NOWHERE = (1 << 32) - 1
 _PLAN_POINTER = _Struct("<II")
 _BE_TRIED, _GIVE_SOMETHING = 1, 2
@@ -193,7 +193,7 @@ def run_plan(text, descriptors):
     base = _ctypes.addressof(_ctypes.c_char.from_buffer(memory))
     for place, to in _PLAN_POINTER.iter_unpack(text[pointers_at:memory_at]):
         _ctypes.c_uint64.from_address(base + place).value = base + to
-    for number, result_to, step, must, *arguments in _PLAN_CALL.iter_unpack(text[at:pointers_at]):
+    for number, result_to, step, must, times, counting, *arguments in _PLAN_CALL.iter_unpack(text[at:pointers_at]):
         values = []
         for kind, value in zip(arguments[:6], arguments[6:]):
             if kind == 1:
@@ -203,9 +203,11 @@ def run_plan(text, descriptors):
             elif kind == 3:
                 value = _ctypes.c_int32.from_address(base + value).value
             values.append(value)
-        result = _syscall(number, *values)
-        if result < (must == _GIVE_SOMETHING) and must != _BE_TRIED:
-            name = text[memory_at + size :].split(b"\0")[step].decode()
-            raise SetupFailed("cannot confine it: %s: %s" % (name, _os.strerror(_ctypes.get_errno())))
+        for _ in range(times):
+            result = _syscall(number, *values)
+            if result < (must == _GIVE_SOMETHING) and must != _BE_TRIED:
+                name = text[memory_at + size :].split(b"\0")[step].decode()
+                raise SetupFailed("cannot confine it: %s: %s" % (name, _os.strerror(_ctypes.get_errno())))
+            values[counting] += 1  # of no use after the last time
         if result_to != _NOWHERE:
             _ctypes.c_int32.from_address(base + result_to).value = result

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
 use super::landlock;
+use super::own_mounts;
 use super::plan::{Arg, Plan};
 use super::process::hard_limit;
 use super::seccomp::{self, Filter};
@@ -23,6 +24,8 @@ pub struct Means {
     pub init: Option<(OwnedFd, Option<OwnedFd>)>,
     /// Its own user.
     pub user: Option<u32>,
+    /// The user namespace in which quotas are counted for it alone.
+    pub quotas: Option<OwnedFd>,
     /// Whether cgroup or namespace tell who belongs to it, and limit them all.
     pub orphans_are_known: bool,
 }
@@ -66,6 +69,15 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
         let kinds = Arg::Value(world::entered(namespaces, confine.tree.is_some()) as u64);
         plan.call(Step::Namespaces, libc::SYS_setns, &[init, kinds]);
     }
+    let has_quotas = means.quotas.is_some();
+    if let Some(quotas) = means.quotas {
+        let quotas = plan.descriptor(quotas);
+        let kind = Arg::Value(libc::CLONE_NEWUSER as u64);
+        plan.call(Step::Namespaces, libc::SYS_setns, &[quotas, kind]);
+    }
+    if let Some(mounts) = &confine.mounts {
+        own_mounts::put_up(&mut plan, mounts);
+    }
     set_rlimits(&mut plan, confine);
     if !confine.cpus.is_empty() {
         let mask = plan.bytes(&cpu_mask(&confine.cpus));
@@ -77,14 +89,14 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
     plan.try_call(Step::Keyring, libc::SYS_keyctl, &join);
     // Who has a tree is to leave nothing: a user's keys are kept in each namespace apart.
     let nested = confine.tree.as_ref().is_some_and(|tree| !tree.by_root);
-    let alone = (confine.user_tasks.is_some() || nested) && means.user.is_none();
+    let alone = (confine.user_tasks.is_some() || nested) && means.user.is_none() && !has_quotas;
     if alone {
         be_counted_alone(&mut plan);
     }
-    if birth == Birth::Executed || alone {
+    if birth == Birth::Executed || alone || has_quotas {
         forgo_privileges(&mut plan);
     }
-    if birth == Birth::Executed || alone || confine.namespaces.is_some() {
+    if birth == Birth::Executed || alone || has_quotas || confine.namespaces.is_some() {
         give_up_privileges(&mut plan, means.user);
     }
     if let Some(most) = confine.user_tasks {
@@ -96,7 +108,11 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
             (Some(Namespaces::All(_)), _) | (_, Some(_)) => {
                 landlock::restrict_inside(&mut plan, landlock);
             }
-            _ => landlock::restrict(&mut plan, landlock)?,
+            _ => {
+                let own_memory = confine.mounts.as_ref().is_some_and(|own| own.own_memory);
+                let own_mount = own_memory.then_some(own_mounts::SHARED_MEMORY);
+                landlock::restrict(&mut plan, landlock, own_mount)?;
+            }
         }
     }
     if let Some(filter) = confine.filter {
@@ -143,14 +159,13 @@ fn nest(plan: &mut Plan, users: OwnedFd) {
     let high = high.to_ne_bytes();
     let all = plan.bytes(&[ALL, ALL, ALL, high, high, high].concat());
     plan.call(Step::Privileges, libc::SYS_capset, &[header, all]);
-    for capability in 0..=last_capability() {
-        let arguments = [
-            Arg::Value(libc::PR_CAP_AMBIENT as u64),
-            Arg::Value(libc::PR_CAP_AMBIENT_RAISE as u64),
-            Arg::Value(capability),
-        ];
-        plan.call(Step::Privileges, libc::SYS_prctl, &arguments);
-    }
+    let arguments = [
+        Arg::Value(libc::PR_CAP_AMBIENT as u64),
+        Arg::Value(libc::PR_CAP_AMBIENT_RAISE as u64),
+        Arg::Value(0),
+    ];
+    plan.call(Step::Privileges, libc::SYS_prctl, &arguments);
+    plan.repeat(capabilities(), 2);
 }
 
 fn raise_oom_score(plan: &mut Plan, confine: &Confine) {
@@ -220,14 +235,10 @@ fn be_dumpable(plan: &mut Plan) {
 
 /// No way back to privileges by executing a program.
 fn forgo_privileges(plan: &mut Plan) {
-    for capability in 0..=last_capability() {
-        let arguments = [
-            Arg::Value(libc::PR_CAPBSET_DROP as u64),
-            Arg::Value(capability),
-        ];
-        // Who may not drop one cannot gain one either, after the next line.
-        plan.try_call(Step::Privileges, libc::SYS_prctl, &arguments);
-    }
+    let arguments = [Arg::Value(libc::PR_CAPBSET_DROP as u64), Arg::Value(0)];
+    // Who may not drop one cannot gain one either, after the next line.
+    plan.try_call(Step::Privileges, libc::SYS_prctl, &arguments);
+    plan.repeat(capabilities(), 1);
     let no_new = [Arg::Value(libc::PR_SET_NO_NEW_PRIVS as u64), Arg::Value(1)];
     plan.call(Step::Privileges, libc::SYS_prctl, &no_new);
 }
@@ -285,6 +296,11 @@ fn cpu_mask(cpus: &[u32]) -> [u8; CPU_MASK_BYTES] {
         }
     }
     mask
+}
+
+/// How many capabilities the kernel has.
+fn capabilities() -> u8 {
+    u8::try_from(last_capability() + 1).unwrap_or(64)
 }
 
 /// The kernel's highest capability.

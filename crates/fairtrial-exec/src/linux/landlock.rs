@@ -12,6 +12,7 @@ use std::path::Path;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::plan::{Arg, Plan};
+use super::world::HERE;
 use crate::protocol::launcher::{Landlock, Step};
 
 const STEP: Step = Step::Landlock;
@@ -118,7 +119,9 @@ fn rights_of_kind(path: &[u8], rights: u64) -> u64 {
 
 /// Makes a ruleset by which files can be changed and read only beneath the places named, and nobody outside be
 /// signalled if the kernel can see to that; the process has only to put it in force. Places that are missing have no rule.
-pub fn restrict(plan: &mut Plan, landlock: &Landlock) -> io::Result<()> {
+///
+/// The rule for `own_mount`, a place where the process has a mount of its own, is added by the process.
+pub fn restrict(plan: &mut Plan, landlock: &Landlock, own_mount: Option<&[u8]>) -> io::Result<()> {
     let handled = Handled::by(landlock);
     let attributes = handled.attributes();
     // SAFETY: the kernel reads as many bytes as told, and makes a descriptor that is then ours alone.
@@ -134,7 +137,12 @@ pub fn restrict(plan: &mut Plan, landlock: &Landlock) -> io::Result<()> {
         }
         OwnedFd::from_raw_fd(ruleset as RawFd)
     };
+    let mut added_inside = None;
     for (path, rights) in handled.rules(landlock) {
+        if own_mount == Some(path) {
+            added_inside = Some((path, rights));
+            continue;
+        }
         let Ok(file) = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) else {
             continue;
         };
@@ -154,6 +162,9 @@ pub fn restrict(plan: &mut Plan, landlock: &Landlock) -> io::Result<()> {
         }
     }
     let ruleset = plan.descriptor(ruleset);
+    if let Some((path, rights)) = added_inside {
+        add_rule_inside(plan, ruleset, path, rights);
+    }
     let arguments = [ruleset, Arg::Value(0)];
     plan.call(STEP, libc::SYS_landlock_restrict_self, &arguments);
     Ok(())
@@ -161,25 +172,29 @@ pub fn restrict(plan: &mut Plan, landlock: &Landlock) -> io::Result<()> {
 
 /// As [`restrict`], with a ruleset that the process itself makes: paths are looked up in its own mount namespace.
 pub fn restrict_inside(plan: &mut Plan, landlock: &Landlock) {
-    const HERE: Arg = Arg::Value(libc::AT_FDCWD as u64);
     let handled = Handled::by(landlock);
     let attributes = plan.bytes(&handled.attributes());
     let arguments = [attributes, Arg::Value(handled.size), Arg::Value(0)];
     plan.call(STEP, libc::SYS_landlock_create_ruleset, &arguments);
     let ruleset = plan.keep();
     for (path, rights) in handled.rules(landlock) {
-        let rule = plan.bytes(&rule(rights, -1));
-        let path = plan.text(path);
-        let flags = Arg::Value((libc::O_PATH | libc::O_CLOEXEC) as u64);
-        plan.try_call(STEP, libc::SYS_openat, &[HERE, path, flags]);
-        let file = plan.keep_at(rule, 8);
-        let arguments = [ruleset, Arg::Value(RULE_PATH_BENEATH), rule, Arg::Value(0)];
-        plan.try_call(STEP, libc::SYS_landlock_add_rule, &arguments);
-        plan.try_call(STEP, libc::SYS_close, &[file]);
+        add_rule_inside(plan, ruleset, path, rights);
     }
     let arguments = [ruleset, Arg::Value(0)];
     plan.call(STEP, libc::SYS_landlock_restrict_self, &arguments);
     plan.call(STEP, libc::SYS_close, &[ruleset]);
+}
+
+/// Has the process look the place up in its own mount namespace. A place that is missing has no rule.
+fn add_rule_inside(plan: &mut Plan, ruleset: Arg, path: &[u8], rights: u64) {
+    let rule = plan.bytes(&rule(rights, -1));
+    let path = plan.text(path);
+    let flags = Arg::Value((libc::O_PATH | libc::O_CLOEXEC) as u64);
+    plan.try_call(STEP, libc::SYS_openat, &[HERE, path, flags]);
+    let file = plan.keep_at(rule, 8);
+    let arguments = [ruleset, Arg::Value(RULE_PATH_BENEATH), rule, Arg::Value(0)];
+    plan.try_call(STEP, libc::SYS_landlock_add_rule, &arguments);
+    plan.try_call(STEP, libc::SYS_close, &[file]);
 }
 
 /// allowed_access, parent_fd

@@ -27,6 +27,10 @@ struct Op {
     arguments: Vec<Arg>,
     /// Where in the memory the result goes, as four bytes.
     result_to: Option<u32>,
+    /// How often it is issued.
+    times: u8,
+    /// The argument that is one more each time.
+    counting: u8,
 }
 
 /// What a system call has to give for the next one to be issued.
@@ -92,7 +96,16 @@ impl Plan {
             number,
             arguments: arguments.to_vec(),
             result_to: None,
+            times: 1,
+            counting: 0,
         });
+    }
+
+    /// Has the last call added issued so often, with this argument one more each time.
+    pub fn repeat(&mut self, times: u8, counting: u8) {
+        if let Some(op) = self.ops.last_mut() {
+            (op.times, op.counting) = (times, counting);
+        }
     }
 
     /// Has the result of the last call added kept, for later ones.
@@ -182,7 +195,7 @@ impl Plan {
             let number = u32::try_from(op.number).expect("numbers of system calls are small");
             bytes.extend(number.to_le_bytes());
             bytes.extend(op.result_to.unwrap_or(NOWHERE).to_le_bytes());
-            bytes.extend([op.step as u8, op.must as u8]);
+            bytes.extend([op.step as u8, op.must as u8, op.times, op.counting]);
             let argument = |n: usize| op.arguments.get(n).copied().unwrap_or(Arg::Value(0));
             bytes.extend((0..ARGUMENTS).map(|n| argument(n).parts().0));
             for n in 0..ARGUMENTS {
@@ -221,11 +234,16 @@ impl Plan {
                     Arg::Kept(at) => kept(&self.memory, at),
                 };
             }
-            let [a, b, c, d, e, f] = values;
-            // SAFETY: whoever made the plan chose number and arguments together; memory they point to is the plan's.
-            let result = unsafe { libc::syscall(op.number, a, b, c, d, e, f) };
-            if !op.must.holds(result) {
-                return Err(op.step);
+            let mut result = 0;
+            for _ in 0..op.times {
+                let [a, b, c, d, e, f] = values;
+                // SAFETY: whoever made the plan chose number and arguments together; memory they point to is the plan's.
+                result = unsafe { libc::syscall(op.number, a, b, c, d, e, f) };
+                if !op.must.holds(result) {
+                    return Err(op.step);
+                }
+                let counted = &mut values[usize::from(op.counting)];
+                *counted = counted.wrapping_add(1);
             }
             if let Some(at) = op.result_to {
                 let at = at as usize;

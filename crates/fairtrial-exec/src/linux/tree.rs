@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::own_mounts;
 use super::plan::{Arg, Plan};
 use super::world::{HERE, NODEV, NOEXEC, NOSUID, NULL, RDONLY, clear_attributes, set_attributes};
 use crate::protocol::launcher::{SharedTree, Step, Tree, TreeUpper};
@@ -72,19 +73,7 @@ pub(super) fn keep_the_host(plan: &mut Plan, tree: &Tree, writable: &[Vec<u8>]) 
         path(place).starts_with(path(&tree.at)) || tree.private.as_deref() == Some(place)
     };
     let places = writable.iter().filter(|place| !is_own(place));
-    let places: Vec<Arg> = places.map(|place| plan.text(place)).collect();
-    let mount = Arg::Value(libc::MS_BIND | libc::MS_REC);
-    for place in &places {
-        let arguments = [*place, *place, NULL, mount, NULL];
-        plan.try_call(STEP, libc::SYS_mount, &arguments); // what is not there need not be
-    }
-    let root = plan.text(b"/");
-    set_attributes(plan, STEP, root, RDONLY, libc::AT_RECURSIVE);
-    for place in &places {
-        for flags in [libc::AT_RECURSIVE, 0] {
-            clear_attributes(plan, STEP, *place, RDONLY, flags);
-        }
-    }
+    own_mounts::be_read_only_but(plan, STEP, places.map(Vec::as_slice));
 }
 
 /// A `/dev/shm` that nobody else sees, as large as what may be changed.

@@ -88,7 +88,7 @@ impl Pool {
                 let result = match (tried.ok().flatten(), trial) {
                     (Some(result), _) => result,
                     (None, Trial::World) => break, // nothing was learnt; the calls' own set-up will tell
-                    (None, Trial::Fallback) => Err(Lack::unknown()), // and they can do without
+                    (None, Trial::Fallback | Trial::Mounts) => Err(Lack::unknown()), // and they can do without
                 };
                 self.means.tried(trial, result);
                 lacking |= result.is_err();
@@ -113,7 +113,11 @@ async fn probe(site: &Site, trial: Trial) -> Option<Result<(), Lack>> {
         ..SelfTest::default()
     });
     let scratch = site.context.make_scratch().ok()?;
-    let program = start::program(site, &call, "fairtrial-probe", scratch.path());
+    let mut program = start::program(site, &call, "fairtrial-probe", scratch.path());
+    if let (Trial::Mounts, Some(confine)) = (trial, &mut program.confine) {
+        // Of these nothing is known yet.
+        (confine.namespaces, confine.user_tasks) = (None, None);
+    }
     let null: OwnedFd = std::fs::File::open("/dev/null").ok()?.into();
     let fds = vec![null.try_clone().ok()?, null.try_clone().ok()?, null];
     let (sender, mut news) = mpsc::unbounded_channel();

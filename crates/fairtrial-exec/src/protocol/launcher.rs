@@ -9,7 +9,7 @@ use crate::linux::selftest::SelfTest;
 use crate::linux::wait::Counts;
 
 /// Of these messages. Engine and launcher must agree on it exactly.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// The longest packet; what is longer travels in a memfd whose descriptor comes first.
 pub const MAX_PACKET_BYTES: usize = 64 << 10;
@@ -145,8 +145,22 @@ pub struct Confine {
     pub namespaces: Option<Namespaces>,
     /// A tree that it finds in them, put over a place of the host's.
     pub tree: Option<Tree>,
+    /// Mounts of its own, which it makes itself: where no tree and no world are asked for.
+    pub mounts: Option<OwnMounts>,
+    /// If the kernel's quotas for a user are to be counted for it alone, in a user namespace of its own: how many
+    /// calls at a time share what the machine allows.
+    pub own_quotas: Option<u32>,
     /// The filter of system calls, if it is to have one.
     pub filter: Option<Filter>,
+}
+
+/// A task's own mounts: all of the host is read-only but for some places, modes, owners and times of files included.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct OwnMounts {
+    /// The places that can be changed.
+    pub writable: Vec<Vec<u8>>,
+    /// Whether `/dev/shm`, System V objects and message queues are the task's own.
+    pub own_memory: bool,
 }
 
 /// What Landlock sees to.

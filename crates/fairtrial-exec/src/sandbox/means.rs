@@ -1,11 +1,14 @@
 //! What this machine has for confining calls: found out once per process, or once per engine by trying it.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::thread::{CapabilitySet, capabilities};
 
 use super::Level;
+use super::terms::{SHARED_MEMORY, is_in_shared_memory};
+use crate::config::LocalConfig;
 use crate::linux::cgroup::{Access, Part};
 use crate::linux::errno;
 use crate::linux::landlock;
@@ -100,6 +103,12 @@ pub(crate) struct Means {
     namespaces: OnceLock<Result<(), Lack>>,
     /// Whether those can be had by which `limits` makes up for other means, once that was tried.
     fallback: OnceLock<Result<(), Lack>>,
+    /// Whether calls below `strict` can have mounts and quotas of their own, once that was tried.
+    mounts: OnceLock<Result<(), Lack>>,
+    /// How many calls the engine runs at a time.
+    calls_at_a_time: u32,
+    /// Whether scratch directories are elsewhere than in `/dev/shm`.
+    own_memory: bool,
     /// Mechanisms of levels that did not hold when they were last tried.
     // A plain mutex: held to read or change one list, which is empty but on a machine that is broken.
     disproved: Mutex<Vec<(Level, &'static str)>>,
@@ -121,6 +130,8 @@ pub(crate) enum Trial {
     World,
     /// Those by which `limits` makes up for other means.
     Fallback,
+    /// Mounts and quotas of a call's own, below `strict`.
+    Mounts,
 }
 
 impl Trial {
@@ -128,7 +139,7 @@ impl Trial {
     pub(crate) fn level(self) -> Level {
         match self {
             Self::World => Level::Strict,
-            Self::Fallback => Level::Limits,
+            Self::Fallback | Self::Mounts => Level::Limits,
         }
     }
 }
@@ -147,10 +158,12 @@ pub(crate) struct Lack {
 type ByCgroup = Result<&'static str, &'static str>;
 
 impl Means {
-    /// Those of this machine, but for what is withheld.
-    pub(crate) fn without(withheld: &BTreeSet<Facility>) -> Self {
+    /// Those that an engine has on this machine.
+    pub(crate) fn of(config: &LocalConfig) -> Self {
         let means = Self {
-            withheld: withheld.clone(),
+            withheld: config.without.clone(),
+            calls_at_a_time: u32::try_from(config.max_workers).unwrap_or(u32::MAX),
+            own_memory: !is_in_shared_memory(&config.spill_dir),
             ..Self::default()
         };
         if means.withholds(Facility::Namespaces) {
@@ -161,6 +174,7 @@ impl Means {
             };
             means.tried(Trial::World, Err(lack));
             means.tried(Trial::Fallback, Err(lack));
+            means.tried(Trial::Mounts, Err(lack));
         }
         means
     }
@@ -272,6 +286,28 @@ impl Means {
         self.fallback.get()?.err()
     }
 
+    /// Whether a call at that level has mounts of its own, without a world of its own; as if that could be had as long
+    /// as nobody tried.
+    pub(crate) fn mounts_at(&self, level: Level) -> bool {
+        level != Level::None
+            && self.namespaces_at(level) != Some(Inside::World)
+            && self.no_mounts().is_none()
+    }
+
+    /// Why calls below `strict` have no mounts of their own; none also as long as nobody tried.
+    pub(crate) fn no_mounts(&self) -> Option<Lack> {
+        self.mounts.get()?.err()
+    }
+
+    /// Whether a call that has mounts of its own can have `/dev/shm` of its own.
+    pub(crate) fn own_memory(&self) -> bool {
+        self.own_memory && Path::new(SHARED_MEMORY).is_dir()
+    }
+
+    pub(crate) fn calls_at_a_time(&self) -> u32 {
+        self.calls_at_a_time
+    }
+
     /// What is to be tried before a call of that level can be judged, or set up.
     pub(crate) fn untried(&self, level: Level) -> Option<Trial> {
         let wants_world = level == Level::Strict;
@@ -280,6 +316,8 @@ impl Means {
             falls_back && (self.wants_processes_apart() || self.wants_users_counted(Level::Limits));
         if wants_world && self.namespaces.get().is_none() {
             Some(Trial::World)
+        } else if falls_back && self.mounts.get().is_none() {
+            Some(Trial::Mounts)
         } else if wants_fallback && self.fallback.get().is_none() {
             Some(Trial::Fallback)
         } else {
@@ -292,6 +330,7 @@ impl Means {
         let known = match trial {
             Trial::World => &self.namespaces,
             Trial::Fallback => &self.fallback,
+            Trial::Mounts => &self.mounts,
         };
         known.set(result).ok(); // the first answer is as good
     }

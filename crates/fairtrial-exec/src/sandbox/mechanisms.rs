@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use super::means::{Inside, Lack, Means};
 use super::needs;
 use super::report::{Counters, InForce, Mechanism, State};
+use super::terms;
 use super::{Level, Network, Sandbox};
 use crate::call::{Call, Time, Work};
 use crate::linux::landlock;
@@ -30,6 +31,9 @@ pub(crate) fn in_force(call: &Call, mode: Mode, means: &Means) -> InForce {
     mechanisms.extend(asked.into_iter().flatten());
     if level == Level::None && (limits.open_files.is_some() || limits.file_bytes.is_some()) {
         mechanisms.push(rlimits(mode));
+    }
+    if level < Level::Strict && terms::has_own_memory(call, means) {
+        put(&mut mechanisms, own_memory());
     }
     if let Some(workspace) = &call.workspace {
         add_workspace(&mut mechanisms, workspace, level, means);
@@ -122,6 +126,7 @@ fn standing(sandbox: &Sandbox, mode: Mode, means: &Means) -> Vec<Mechanism> {
                 "the host's: open at this level",
             ));
             all.extend(pidns(means));
+            all.extend(own_mounts(means));
         }
         Level::Confined => {
             all.push(network(
@@ -131,6 +136,7 @@ fn standing(sandbox: &Sandbox, mode: Mode, means: &Means) -> Vec<Mechanism> {
             ));
             all.push(seccomp(means));
             all.extend(pidns(means));
+            all.extend(own_mounts(means));
             let via = "calls of this level have the engine's user";
             all.push(entry("slot_uid", State::Unavailable, via));
         }
@@ -158,6 +164,21 @@ fn pidns(means: &Means) -> Option<Mechanism> {
         },
     };
     means.wants_processes_apart().then_some(entry)
+}
+
+/// What of a world of its own a call below `strict` has.
+fn own_mounts(means: &Means) -> [Mechanism; 2] {
+    let (quotas, mounts) = (
+        "quotas for a user are counted for the call alone",
+        "the host is read-only, modes and times of files included",
+    );
+    let Some(lack) = means.no_mounts() else {
+        return [
+            entry("userns", State::Enforced, quotas),
+            entry("mountns", State::Enforced, mounts),
+        ];
+    };
+    ["userns", "mountns"].map(|name| namespace(name, Some(lack)))
 }
 
 /// A quota that was asked for, and is not there, is told.
@@ -470,11 +491,16 @@ fn write_scope(level: Level, mode: Mode, means: &Means) -> Mechanism {
     }
 }
 
+fn own_memory() -> Mechanism {
+    let via = "its own /dev/shm and ipc namespace";
+    entry("shared_memory", State::Enforced, via)
+}
+
 /// No owner tells whose it was: calls at `limits` and `confined` have the engine's user.
 fn shared_memory(level: Level, means: &Means) -> Mechanism {
     const NAME: &str = "shared_memory";
     match level {
-        Level::Strict => entry(NAME, State::Enforced, "its own /dev/shm and ipc namespace"),
+        Level::Strict => own_memory(),
         Level::Confined if means.seccomp() && means.landlock() > 0 => entry(
             NAME,
             State::Partial,

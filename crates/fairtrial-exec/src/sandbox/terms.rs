@@ -10,7 +10,7 @@ use crate::call::{Call, Work};
 use crate::linux::cgroup::LeafLimits;
 use crate::linux::process::host_umask;
 use crate::linux::seccomp::{Filter, Others, Sockets};
-use crate::protocol::launcher::{self, Bind, Confine, Landlock, Namespaces, World};
+use crate::protocol::launcher::{self, Bind, Confine, Landlock, Namespaces, OwnMounts, World};
 use crate::workspace::Workspace;
 
 /// Added to a candidate's score when the host is short of memory: it goes before anybody else.
@@ -52,6 +52,9 @@ const SEEN: [&str; 25] = [
 /// Devices that every program expects, besides `/dev/null`.
 const DEVICES: [&str; 4] = ["/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
+/// Where programs share memory by name.
+pub(super) const SHARED_MEMORY: &str = "/dev/shm";
+
 /// Where a `strict` call has its directory: in a file system of its own, whatever of the host is seen beside it.
 const STRICT_SCRATCH: &str = "/fairtrial";
 
@@ -76,6 +79,8 @@ pub(crate) struct Terms {
     as_caller: bool,
     /// Whether it writes in directories of the user's, beside its own scratch directory.
     writes_for_others: bool,
+    /// Whether `/dev/shm` can be its own.
+    own_memory: bool,
 }
 
 impl Terms {
@@ -86,6 +91,7 @@ impl Terms {
         confined.then(|| Self {
             writes_for_others: !call.sandbox.write.is_empty()
                 || (call.cwd.is_some() && !own_function && call.workspace.is_none()),
+            own_memory: wants_own_memory(call),
             sandbox: call.sandbox.clone(),
             memory_bytes: call.limits.memory_bytes,
             processes: call.limits.processes,
@@ -116,18 +122,21 @@ impl Terms {
     /// interpreter finds itself.
     pub(crate) fn confine(&self, means: &Means, scratch: &Path, paths: &[PathBuf]) -> Confine {
         let scratch = scratch_seen(self.level(), means, scratch);
-        let places = [Path::new("/dev/null"), Path::new("/dev/shm"), scratch];
+        let places = [Path::new("/dev/null"), Path::new(SHARED_MEMORY), scratch];
         let workspace = self.workspace.as_deref();
         let write = with_targets(self.cwd.iter().chain(&self.sandbox.write));
         let write = write.iter().map(PathBuf::as_path);
         let write = write.chain(workspace.map(|workspace| workspace.at.as_path()));
         let write = write.chain(workspace.and_then(|workspace| workspace.private.as_deref()));
-        let writable = places.into_iter().chain(write);
+        let writable: Vec<&Path> = places.into_iter().chain(write).collect();
         let address_space = self.sandbox.address_space;
         let cpus = self.sandbox.cpus.iter().flatten();
         let inside = means.namespaces_at(self.level());
         let inside = inside.or(workspace.map(|_| Inside::Processes));
         let confined = self.level() != Level::None;
+        let own_mounts = workspace.is_none() && means.mounts_at(self.level());
+        let own_memory = own_mounts && self.own_memory && means.own_memory();
+        let own_quotas = own_mounts || (workspace.is_none() && inside == Some(Inside::World));
         Confine {
             leaf: (confined && means.cgroups()).then_some(LeafLimits {
                 memory_bytes: self.memory_bytes,
@@ -148,9 +157,12 @@ impl Terms {
             umask: self.writes_for_others.then(shared_umask),
             landlock: (confined && means.landlock() > 0).then(|| Landlock {
                 abi: means.landlock(),
-                writable: writable.map(bytes).collect(),
+                writable: writable.iter().copied().map(bytes).collect(),
                 readable: self.is_walled(inside).then(|| self.readable(paths)),
-                unlisted: vec![bytes(Path::new("/dev/shm"))],
+                unlisted: match own_memory {
+                    true => Vec::new(),
+                    false => vec![bytes(Path::new(SHARED_MEMORY))],
+                },
                 refuse_tcp: self.is_walled(inside) && self.refuses_network(),
             }),
             cpus: cpus.filter_map(|cpu| u32::try_from(*cpu).ok()).collect(),
@@ -159,6 +171,8 @@ impl Terms {
                 Inside::World => Namespaces::All(self.world(scratch, paths)),
             }),
             tree: workspace.map(Workspace::to_tree),
+            mounts: own_mounts.then(|| own_mounts_but(&writable, own_memory)),
+            own_quotas: own_quotas.then(|| means.calls_at_a_time()),
             filter: (confined && means.seccomp()).then(|| self.filter(inside)),
         }
     }
@@ -246,6 +260,47 @@ impl Terms {
         });
         nvidia.map(|node| bytes(&node.path())).collect()
     }
+}
+
+fn own_mounts_but(writable: &[&Path], own_memory: bool) -> OwnMounts {
+    let writable = writable.iter().copied();
+    // A device is written to through any mount.
+    let writable = writable.filter(|place| !place.starts_with("/dev/null"));
+    let writable = writable.filter(|place| !(own_memory && *place == Path::new(SHARED_MEMORY)));
+    OwnMounts {
+        writable: outermost(writable).into_iter().map(bytes).collect(),
+        own_memory,
+    }
+}
+
+/// Whether a call's `/dev/shm` can be its own: it is not the caller's own function, and needs nothing that is there.
+fn wants_own_memory(call: &Call) -> bool {
+    !matches!(call.work, Work::Pickled(_)) && !named_places(call).any(is_in_shared_memory)
+}
+
+/// As [`wants_own_memory`], where it can be had.
+pub(super) fn has_own_memory(call: &Call, means: &Means) -> bool {
+    call.workspace.is_none()
+        && means.mounts_at(call.sandbox.level)
+        && means.own_memory()
+        && wants_own_memory(call)
+}
+
+/// Places of the host that a call names: what it finds there must be there.
+fn named_places(call: &Call) -> impl Iterator<Item = &Path> {
+    let python = call.python();
+    let modules = python.map_or(&[][..], |terms| &terms.python_path);
+    let program = match &call.work {
+        Work::Command(work) => Some(Path::new(&work.argv[0])),
+        _ => python.map(|terms| Path::new(&terms.python)),
+    };
+    let named = modules.iter().chain(&call.cwd);
+    let named = named.chain(&call.sandbox.write).chain(&call.sandbox.read);
+    named.map(PathBuf::as_path).chain(program)
+}
+
+pub(super) fn is_in_shared_memory(place: &Path) -> bool {
+    place.starts_with(SHARED_MEMORY) || place == Path::new("/dev")
 }
 
 fn is_inside(workspace: Option<&Workspace>, path: &Path) -> bool {

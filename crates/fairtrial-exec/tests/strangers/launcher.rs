@@ -8,7 +8,8 @@ use fairtrial_exec::linux::seccomp::{Filter, Others, Sockets};
 use fairtrial_exec::linux::selftest::{Exhaust, SelfTest};
 use fairtrial_exec::protocol::launcher::{
     Bind, Cause, Confine, CpuTimeout, CpuUse, End, FromLauncher, Landlock, Namespaces, Network,
-    Program, SharedTree, Step, TaskId, ToLauncher, Tree, TreeUpper, Watch, World, decode, encode,
+    OwnMounts, Program, SharedTree, Step, TaskId, ToLauncher, Tree, TreeUpper, Watch, World,
+    decode, encode,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -154,6 +155,11 @@ fn confine() -> Confine {
         umask: Some(0o077),
         namespaces: Some(Namespaces::All(world)),
         tree: Some(tree()),
+        mounts: Some(OwnMounts {
+            writable: vec![b"/tmp".to_vec()],
+            own_memory: true,
+        }),
+        own_quotas: Some(2),
         filter: Some(Filter {
             others: Others::Nobody,
             rare_calls: Some(Sockets::PairsOnly),

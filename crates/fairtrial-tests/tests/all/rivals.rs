@@ -12,7 +12,7 @@ use rustix::process::geteuid;
 use serde_json::{Value as Json, json as j};
 
 use crate::environment::unprivileged_cli;
-use attackers::{ATTACKERS, INNOCENT, PRELUDE};
+use attackers::{AGAINST_FILES_AND_QUOTAS, ATTACKERS, DELICATE, INNOCENT, PRELUDE};
 
 /// Where it all runs: whose calls they are, and what a script takes away from the host. All in namespaces of processes
 /// and System V objects of their own, should a defence not hold.
@@ -20,6 +20,25 @@ struct Place {
     name: &'static str,
     user: &'static str,
     script: &'static str,
+    /// Calls can have mounts and quotas of their own.
+    has_user_namespaces: bool,
+}
+
+impl Place {
+    fn attackers(&self) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+        let more = match self.has_user_namespaces {
+            true => AGAINST_FILES_AND_QUOTAS,
+            false => &[],
+        };
+        ATTACKERS.iter().chain(more)
+    }
+
+    fn innocent(&self) -> &'static str {
+        match self.has_user_namespaces {
+            true => DELICATE,
+            false => INNOCENT,
+        }
+    }
 }
 
 const NO_GROUPS: &str =
@@ -28,7 +47,7 @@ const NO_GROUPS: &str =
 const INNOCENTS: usize = 12;
 
 /// The attackers first, so that they are there when innocents start, and more slots than attackers, so that these do.
-fn calls(level: &str) -> String {
+fn calls(place: &Place, level: &str) -> String {
     let limits = j!({"memory_bytes": 256 << 20, "processes": 64, "file_bytes": 64 << 20, "output_bytes": 4 << 20});
     let sandbox = match level {
         "strict" => j!({"level": "strict", "scratch_bytes": 64 << 20}),
@@ -41,11 +60,12 @@ fn calls(level: &str) -> String {
             "sandbox": sandbox, "limits": limits,
         })
     };
-    let attackers = ATTACKERS
-        .iter()
+    let attackers = place
+        .attackers()
         .map(|(name, source)| call(name, format!("{PRELUDE}{source}"), j!([])));
+    let innocent = place.innocent();
     let innocents =
-        (0..INNOCENTS).map(|n| call(&format!("innocent {n}"), INNOCENT.into(), j!([n])));
+        (0..INNOCENTS).map(|n| call(&format!("innocent {n}"), innocent.into(), j!([n])));
     attackers
         .chain(innocents)
         .map(|call| format!("{call}\n"))
@@ -71,7 +91,7 @@ fn run(place: &Place, level: &str) -> Option<Output> {
         }
         _ => &["env"],
     };
-    std::fs::write(home.join("calls.jsonl"), calls(level)).expect("written");
+    std::fs::write(home.join("calls.jsonl"), calls(place, level)).expect("written");
     #[expect(
         clippy::disallowed_methods,
         reason = "the command is run as a user runs it"
@@ -80,7 +100,7 @@ fn run(place: &Place, level: &str) -> Option<Output> {
     command.args(["-p", "-i", "--fork", "--kill-child", "--mount-proc"]);
     command.args(["sh", "-c", place.script, "host"]);
     command.args(words).arg(&program);
-    let slots = (ATTACKERS.len() + 4).to_string();
+    let slots = (place.attackers().count() + 4).to_string();
     command.args(["batch", "calls.jsonl", "-j", &slots]);
     command.current_dir(&home);
     command.env("FAIRTRIAL_SPILL_DIR", home.join("spill"));
@@ -104,9 +124,13 @@ fn check(place: &Place) {
             .lines()
             .map(|line| serde_json::from_str(line).expect("JSON"))
             .collect();
-        let all = ATTACKERS.len() + INNOCENTS;
-        assert_eq!(records.len(), all, "{name}, {level}: {said}");
-        let (attackers, innocents) = records.split_at(ATTACKERS.len());
+        let attackers = place.attackers().count();
+        assert_eq!(
+            records.len(),
+            attackers + INNOCENTS,
+            "{name}, {level}: {said}"
+        );
+        let (attackers, innocents) = records.split_at(attackers);
         let refused = |record: &Json| {
             let message = record["error"]["message"].as_str().unwrap_or_default();
             record["verdict"] == "setup_failed" && message.contains("cannot be had")
@@ -135,6 +159,7 @@ fn no_attacker_changes_the_verdict_of_an_innocent_of_roots() {
         name: "root",
         user: "root",
         script: "exec \"$@\"",
+        has_user_namespaces: true,
     });
 }
 
@@ -145,6 +170,7 @@ fn no_attacker_changes_the_verdict_of_an_innocent_of_a_users() {
         name: "a user",
         user: "nobody",
         script: "exec \"$@\"",
+        has_user_namespaces: true,
     });
 }
 
@@ -155,6 +181,7 @@ fn no_attacker_changes_the_verdict_of_an_innocent_without_control_groups() {
         name: "root without control groups",
         user: "root",
         script: NO_GROUPS,
+        has_user_namespaces: true,
     });
 }
 
@@ -165,6 +192,7 @@ fn no_attacker_changes_the_verdict_of_an_innocent_without_user_namespaces() {
         name: "without user namespaces",
         user: "root",
         script: "exec unshare -U -r sh -c 'echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"' host \"$@\"",
+        has_user_namespaces: false,
     });
 }
 

@@ -19,6 +19,54 @@ def f(x):
     return [x, len(block)]
 "#;
 
+/// As [`INNOCENT`], and what a call has to itself where it has mounts and quotas of its own: shared memory, semaphores,
+/// System V objects (refused at `confined`), watches of files, timers, queued signals, modes of its own files.
+pub(super) const DELICATE: &str = r#"
+import ctypes, multiprocessing, os, signal, subprocess, threading
+from multiprocessing import shared_memory
+libc = ctypes.CDLL(None, use_errno=True)
+def check(result):
+    assert result >= 0, os.strerror(ctypes.get_errno())
+    return result
+def round():
+    memory = shared_memory.SharedMemory("fairtrial-delicate", create=True, size=4096)
+    memory.buf[:5] = b"hello"
+    with multiprocessing.Lock():
+        again = shared_memory.SharedMemory("fairtrial-delicate")
+        assert bytes(again.buf[:5]) == b"hello"
+    queue = libc.msgget(1234, 0o1600)
+    if queue < 0:
+        assert ctypes.get_errno() == 1, "only `confined` refuses that"
+    watch = check(libc.inotify_init())
+    check(libc.inotify_add_watch(watch, b".", 2))
+    with open("own", "w") as own:
+        own.write("x" * 10000)
+    os.chmod("own", 0o600)
+    assert len(os.read(watch, 100)) > 0
+    os.close(watch)
+    for _ in range(10):
+        timer = ctypes.c_void_p()
+        check(libc.timer_create(0, None, ctypes.byref(timer)))
+        check(libc.timer_delete(timer))
+        check(libc.sigqueue(os.getpid(), signal.SIGRTMIN, None))
+        assert signal.sigwait({signal.SIGRTMIN}) == signal.SIGRTMIN
+    with open("own") as own:
+        assert len(own.read()) == 10000
+    if queue >= 0:
+        check(libc.msgctl(queue, 0, None))
+    again.close()
+    memory.close()
+    memory.unlink()
+def f(x):
+    libc.sigqueue.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGRTMIN})
+    for _ in range(50):
+        round()
+    assert subprocess.run(["true"]).returncode == 0
+    block = bytearray(b"y") * (4 << 20)
+    return [x, len(block)]
+"#;
+
 /// What attackers have in common. Each ends by itself after some seconds, or at its limits.
 pub(super) const PRELUDE: &str = r#"
 import array, ctypes, fcntl, os, resource, signal, socket, struct, sys, threading, time
@@ -270,6 +318,70 @@ def f():
     held = []
     while True:
         held.append(bytearray(b"x") * (8 << 20))
+"#,
+    ),
+];
+
+/// Attackers whom only mounts and quotas of a call's own keep from innocents.
+pub(super) const AGAINST_FILES_AND_QUOTAS: &[(&str, &str)] = &[
+    (
+        "modes and times of others' directories",
+        r#"
+def f():
+    own = os.getcwd()
+    def change():
+        above = own
+        while "spill" in above:
+            above = os.path.dirname(above)
+            for name in os.listdir(above) if "spill" in above else []:
+                path = os.path.join(above, name)
+                if not own.startswith(path):
+                    for way in (lambda: os.utime(path, (0, 0)), lambda: os.chmod(path, 0)):
+                        try:
+                            way()
+                        except OSError:
+                            pass
+    until_end(change)
+    return "tried"
+"#,
+    ),
+    (
+        "shared memory of others",
+        r#"
+def f():
+    def clear():
+        for name in os.listdir("/dev/shm"):
+            path = os.path.join("/dev/shm", name)
+            with open(path, "r+b") as file:
+                file.write(b"spoilt")
+            os.unlink(path)
+    until_end(clear)
+    return "tried"
+"#,
+    ),
+    (
+        "System V objects of others",
+        r#"
+def f():
+    def remove():
+        with open("/proc/sysvipc/msg") as table:
+            for line in table.read().splitlines()[1:]:
+                libc.msgctl(int(line.split()[1]), 0, None)
+    until_end(remove, 0)
+    return "tried"
+"#,
+    ),
+    (
+        "watches of files",
+        r#"
+def f():
+    held = []
+    def fill():
+        held.append(libc.inotify_init())
+        for name in os.listdir("/usr/bin"):
+            libc.inotify_add_watch(held[0], b"/usr/bin/" + name.encode(), 2)
+    until_end(fill)
+    return len(held)
 "#,
     ),
 ];

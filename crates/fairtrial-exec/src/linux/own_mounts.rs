@@ -1,0 +1,54 @@
+//! Mounts of a task's own, made by the task itself before it gives up its privileges.
+//!
+//! Landlock decides who may change the content of files, and their names. It does not handle modes, owners, times and
+//! extended attributes; a read-only mount does.
+
+use super::plan::{Arg, Plan};
+use super::world::{NODEV, NOSUID, NULL, RDONLY, clear_attributes, set_attributes};
+use crate::protocol::launcher::{OwnMounts, Step};
+
+const STEP: Step = Step::Mounts;
+
+/// Where programs share memory by name.
+pub(super) const SHARED_MEMORY: &[u8] = b"/dev/shm";
+
+/// Adds the system calls. The task has privileges in a user namespace that does not own the host's mounts, so none of
+/// its own spreads to the host.
+pub(super) fn put_up(plan: &mut Plan, mounts: &OwnMounts) {
+    let own_memory = if mounts.own_memory {
+        libc::CLONE_NEWIPC
+    } else {
+        0
+    };
+    let kinds = Arg::Value((libc::CLONE_NEWNS | own_memory) as u64);
+    plan.call(STEP, libc::SYS_unshare, &[kinds]);
+    be_read_only_but(plan, STEP, mounts.writable.iter().map(Vec::as_slice));
+    if mounts.own_memory {
+        let (kind, place) = (plan.text(b"tmpfs"), plan.text(SHARED_MEMORY));
+        let (flags, options) = (Arg::Value(NOSUID | NODEV), plan.text(b"mode=1777"));
+        let arguments = [kind, place, kind, flags, options];
+        plan.call(STEP, libc::SYS_mount, &arguments);
+    }
+}
+
+/// Has all of the host be read-only but these places.
+pub(super) fn be_read_only_but<'a>(
+    plan: &mut Plan,
+    step: Step,
+    writable: impl Iterator<Item = &'a [u8]>,
+) {
+    let places: Vec<Arg> = writable.map(|place| plan.text(place)).collect();
+    let mount = Arg::Value(libc::MS_BIND | libc::MS_REC);
+    for place in &places {
+        let arguments = [*place, *place, NULL, mount, NULL];
+        plan.try_call(step, libc::SYS_mount, &arguments); // what is not there need not be
+    }
+    let root = plan.text(b"/");
+    set_attributes(plan, step, root, RDONLY, libc::AT_RECURSIVE);
+    for place in &places {
+        // A mount below it that the host has read-only stays so, and must not keep the place itself read-only.
+        for flags in [libc::AT_RECURSIVE, 0] {
+            clear_attributes(plan, step, *place, RDONLY, flags);
+        }
+    }
+}
