@@ -51,8 +51,15 @@ impl UserNamespace {
         let (maps, quotas) = (self.maps(), machine_quotas(sharers));
         let (ready, ready_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let (go, go_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let go_in = || {
+            enter(self.raw(), libc::CLONE_NEWUSER)?;
+            // It took new credentials: the files in `/proc` of what it starts would belong to root.
+            Ok(rustix::process::set_dumpable_behavior(
+                DumpableBehavior::Dumpable,
+            )?)
+        };
         // Only a process in this namespace may write the maps of one below.
-        let above = clone_from(|| enter(self.raw(), libc::CLONE_NEWUSER), 0)?;
+        let above = clone_from(go_in, 0)?;
         if above == 0 {
             drop(go_write);
             let below = make_below(&maps, &quotas);
@@ -122,8 +129,9 @@ const COUNTED_ABOVE: [&str; 12] = [
     "uts_namespaces",
 ];
 
-/// The least part of a quota: a program that watches files needs a descriptor or two.
-const LEAST_PART: u64 = 2;
+/// The least part of a quota, even if all calls together could then pass it: a program that watches files needs some, and
+/// the kernel gives them back a moment after they were closed.
+const LEAST_PART: u64 = 8;
 
 /// The files of these quotas, and what to write there. Half of what the machine allows is left to other programs.
 fn machine_quotas(sharers: u32) -> Vec<(String, String)> {
@@ -148,7 +156,6 @@ fn make_below([users, groups]: &[String; 2], quotas: &[(String, String)]) -> Res
         drop((tell_mapped, limited));
         let parent_death = rustix::process::set_parent_process_death_signal;
         parent_death(Some(rustix::process::Signal::KILL)).ok();
-        rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).ok(); // or its maps belong to root
         rustix::io::read(&mapped, &mut [0; 1][..]).ok(); // its end says that the maps are written
         for (file, most) in quotas {
             std::fs::write(file, most).ok(); // read-only in some containers: then calls share it

@@ -35,6 +35,13 @@ pub(crate) fn in_force(call: &Call, mode: Mode, means: &Means) -> InForce {
     if level < Level::Strict && terms::has_own_memory(call, means) {
         put(&mut mechanisms, own_memory());
     }
+    if means.mounts_at(level) && !terms::can_have_mounts(call) {
+        for name in ["userns", "mountns"] {
+            let via = "too many places to write";
+            put(&mut mechanisms, entry(name, State::Unavailable, via));
+        }
+        put(&mut mechanisms, write_scope(level, mode, means, false));
+    }
     if let Some(workspace) = &call.workspace {
         add_workspace(&mut mechanisms, workspace, level, means);
     }
@@ -102,7 +109,7 @@ fn standing(sandbox: &Sandbox, mode: Mode, means: &Means) -> Vec<Mechanism> {
             entry("capabilities", State::Enforced, "all sets empty"),
             signal_scope(level, means),
             process_scope(level, means),
-            write_scope(level, mode, means),
+            write_scope(level, mode, means, means.mounts_at(level)),
             shared_memory(level, means),
             cpu_share(level, means),
         ]);
@@ -465,11 +472,14 @@ fn read_scope(means: &Means) -> Mechanism {
     }
 }
 
-fn write_scope(level: Level, mode: Mode, means: &Means) -> Mechanism {
+fn write_scope(level: Level, mode: Mode, means: &Means, own_mounts: bool) -> Mechanism {
     const NAME: &str = "write_scope";
-    match (level, mode, means.landlock()) {
-        (Level::Strict, _, 1..) => entry(NAME, State::Enforced, "mount namespace and Landlock"),
-        (Level::Strict, ..) => entry(NAME, State::Enforced, "mount namespace"),
+    let has_mounts = level == Level::Strict || own_mounts;
+    match (has_mounts, mode, means.landlock()) {
+        (true, Mode::Fresh | Mode::Command, 1..) => {
+            entry(NAME, State::Enforced, "mount namespace and Landlock")
+        }
+        (true, Mode::Fresh | Mode::Command, 0) => entry(NAME, State::Enforced, "mount namespace"),
         (_, Mode::Reuse, 1..) => entry(
             NAME,
             State::Partial,

@@ -134,7 +134,8 @@ impl Terms {
         let inside = means.namespaces_at(self.level());
         let inside = inside.or(workspace.map(|_| Inside::Processes));
         let confined = self.level() != Level::None;
-        let own_mounts = workspace.is_none() && means.mounts_at(self.level());
+        let few = self.sandbox.write.len() <= MOST_OWN_PLACES;
+        let own_mounts = workspace.is_none() && few && means.mounts_at(self.level());
         let own_memory = own_mounts && self.own_memory && means.own_memory();
         let own_quotas = own_mounts || (workspace.is_none() && inside == Some(Inside::World));
         Confine {
@@ -278,9 +279,18 @@ fn wants_own_memory(call: &Call) -> bool {
     !matches!(call.work, Work::Pickled(_)) && !named_places(call).any(is_in_shared_memory)
 }
 
+/// More places to write than that do not fit into the request by which a zygote is told of mounts.
+const MOST_OWN_PLACES: usize = 64;
+
+/// Whether a call's places to write are few enough for mounts of its own.
+pub(super) fn can_have_mounts(call: &Call) -> bool {
+    call.sandbox.write.len() <= MOST_OWN_PLACES
+}
+
 /// As [`wants_own_memory`], where it can be had.
 pub(super) fn has_own_memory(call: &Call, means: &Means) -> bool {
     call.workspace.is_none()
+        && can_have_mounts(call)
         && means.mounts_at(call.sandbox.level)
         && means.own_memory()
         && wants_own_memory(call)

@@ -4,9 +4,18 @@ use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use fairtrial_exec::{Call, Isolation, Level, Outcome, Sandbox, State, Verdict};
+use fairtrial_exec::{
+    Call, Facility, Isolation, Level, Mechanism, Outcome, Sandbox, State, Verdict,
+};
 use fairtrial_tests::{Story, json, note};
 use serde_json::{Value as Json, json as j};
+
+fn found<'a>(outcome: &'a Outcome, name: &str) -> &'a Mechanism {
+    let mut mechanisms = outcome.in_force.mechanisms.iter();
+    mechanisms
+        .find(|mechanism| mechanism.name == name)
+        .expect("it is told of")
+}
 
 const TRY_EVERYTHING: &str = include_str!("../../programs/try_everything.py");
 
@@ -443,15 +452,17 @@ async fn a_call_without_quotas_that_fails_has_no_full_directory() {
     story.end().await;
 }
 
-/// SB-70: at `limits` nothing tells whose it was, and the outcome says so; at `strict` it was the call's own.
+/// SB-70: at `limits` without namespaces nothing tells whose it was, and the outcome says so; else it was the call's own.
 #[tokio::test]
 async fn what_a_call_leaves_in_shared_memory_is_told_or_is_its_own() {
     let story = Story::new();
+    let bare = Story::with(|config| config.without.extend([Facility::Namespaces]));
     let name = format!("/dev/shm/fairtrial-test-{}", std::process::id());
     let leave = "def f(path):\n    open(path, 'w').close()\n    return 1\n";
-    for (level, state) in [
-        (Level::Limits, State::Unavailable),
-        (Level::Strict, State::Enforced),
+    for (story, level, state) in [
+        (&bare, Level::Limits, State::Unavailable),
+        (&story, Level::Limits, State::Enforced),
+        (&story, Level::Strict, State::Enforced),
     ] {
         let outcome = story
             .run(at(level, Story::call(leave, &j!([name]).to_string())))
@@ -461,8 +472,78 @@ async fn what_a_call_leaves_in_shared_memory_is_told_or_is_its_own() {
         let found = mechanisms.find(|one| one.name == "shared_memory");
         assert_eq!(found.expect("told of").state, state);
         let left = std::fs::remove_file(&name).is_ok();
-        assert_eq!(left, level == Level::Limits, "{level}");
+        assert_eq!(left, state == State::Unavailable, "{level}");
     }
+    bare.end().await;
+    story.end().await;
+}
+
+/// A call that names a place in `/dev/shm` shares the host's, and so do functions of the caller's own.
+#[tokio::test]
+async fn a_call_that_is_given_shared_memory_has_the_hosts() {
+    let story = Story::new();
+    let given = std::path::PathBuf::from("/dev/shm");
+    let name = given.join(format!("fairtrial-given-{}", std::process::id()));
+    std::fs::write(&name, "the host's").expect("written");
+    let read = "def f(path):\n    return open(path).read()\n";
+    let call = || at(Level::Limits, Story::call(read, &j!([name]).to_string()));
+    let refused = story.run(call()).await;
+    let mut given_it = call();
+    given_it.sandbox.write = vec![given];
+    let outcome = story.run(given_it).await;
+    std::fs::remove_file(&name).expect("still there");
+    if found(&refused, "mountns").state == State::Enforced {
+        let error = refused.error.expect("an exception");
+        assert_eq!(error.kind, "FileNotFoundError");
+    }
+    assert_eq!(json(&outcome), "the host's");
+    assert_ne!(found(&outcome, "shared_memory").state, State::Enforced);
+    story.end().await;
+}
+
+/// FA-8: modes and times of the host's files, where the engine's user owns them.
+#[tokio::test]
+async fn a_call_changes_no_modes_or_times_but_of_its_own_files() {
+    let story = Story::new();
+    let file = story.write("outside/file", "the user's");
+    let given = story.write("given/file", "for it to change");
+    let source = "import os\ndef f(outside, given):\n    done = []\n    for path in (outside, given, 'own'):\n        \
+                  for way in (lambda: os.chmod(path, 0o777), lambda: os.utime(path, (1, 1)), \
+                  lambda: os.chown(path, -1, os.getgid())):\n            \
+                  try:\n                way()\n                done.append(path)\n            except OSError as error:\n                \
+                  assert error.errno == 30, error\n    return [done.count(path) for path in (outside, given, 'own')]\n";
+    let source = source.replace(
+        "    done = []",
+        "    open('own', 'w').close()\n    done = []",
+    );
+    for level in [Level::Limits, Level::Confined] {
+        let mut call = at(level, Story::call(&source, &j!([file, given]).to_string()));
+        call.sandbox.write = vec![given.parent().expect("below").to_path_buf()];
+        let outcome = story.run(call).await;
+        if found(&outcome, "mountns").state != State::Enforced {
+            return fairtrial_tests::note("skipped: no mounts of a call's own here");
+        }
+        assert_eq!(json(&outcome), j!([0, 3, 3]), "{level}");
+    }
+    story.end().await;
+}
+
+/// More places to write than a call can have mounts for: Landlock alone sees to them, and the outcome says so.
+#[tokio::test]
+async fn a_call_with_very_many_places_to_write_is_told_what_it_lacks() {
+    let story = Story::new();
+    let places = (0..100).map(|number| story.path().join(format!("place-{number}")));
+    let places: Vec<_> = places.collect();
+    for place in &places {
+        std::fs::create_dir(place).expect("a directory");
+    }
+    let last = places[99].join("file");
+    let write = "def f(path):\n    open(path, 'w').close()\n";
+    let mut call = at(Level::Limits, Story::call(write, &j!([last]).to_string()));
+    call.sandbox.write = places;
+    let outcome = story.run(call).await;
+    assert_eq!(outcome.verdict, Verdict::Ok, "{:?}", outcome.error);
+    assert_eq!(found(&outcome, "mountns").state, State::Unavailable);
     story.end().await;
 }
 

@@ -28,7 +28,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 def check(result):
     assert result >= 0, os.strerror(ctypes.get_errno())
     return result
-def round():
+def round(watch):
     memory = shared_memory.SharedMemory("fairtrial-delicate", create=True, size=4096)
     memory.buf[:5] = b"hello"
     with multiprocessing.Lock():
@@ -37,13 +37,10 @@ def round():
     queue = libc.msgget(1234, 0o1600)
     if queue < 0:
         assert ctypes.get_errno() == 1, "only `confined` refuses that"
-    watch = check(libc.inotify_init())
-    check(libc.inotify_add_watch(watch, b".", 2))
     with open("own", "w") as own:
         own.write("x" * 10000)
     os.chmod("own", 0o600)
     assert len(os.read(watch, 100)) > 0
-    os.close(watch)
     for _ in range(10):
         timer = ctypes.c_void_p()
         check(libc.timer_create(0, None, ctypes.byref(timer)))
@@ -60,8 +57,10 @@ def round():
 def f(x):
     libc.sigqueue.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGRTMIN})
+    watch = check(libc.inotify_init())
+    check(libc.inotify_add_watch(watch, b".", 2))
     for _ in range(50):
-        round()
+        round(watch)
     assert subprocess.run(["true"]).returncode == 0
     block = bytearray(b"y") * (4 << 20)
     return [x, len(block)]
