@@ -79,6 +79,7 @@ fn timed_out(wait_ns: u64, tried_alone: bool) -> Answer {
 fn used(used_ns: u64, shared: bool) -> End {
     End {
         host_memory: false,
+        shortage: None,
         status: 0,
         at_ns: 0,
         user_ns: 0,
