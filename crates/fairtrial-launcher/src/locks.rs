@@ -1,12 +1,14 @@
 //! Whether a call waits for a lock on a file that another call holds.
 
 use std::fs;
+use std::time::Duration;
 
 use fairtrial_exec::protocol::launcher::TaskId;
 
 use crate::load::everybody;
 use crate::serve::Launcher;
 use crate::shortages::is_call;
+use crate::task::Task;
 
 /// Of a lock that belongs to an open file and not to a process (`F_OFD_SETLK`).
 const NOBODY: i64 = -1;
@@ -31,22 +33,41 @@ impl Launcher {
         if others.is_empty() {
             return false;
         }
-        let Ok(text) = fs::read_to_string("/proc/locks") else {
-            return false;
-        };
-        let locks = parse(&text);
-        if locks.iter().all(|lock| lock.waiters.is_empty()) {
-            return false;
-        }
-        let processes = |calls: Vec<(&TaskId, &crate::task::Task)>| -> Vec<u32> {
+        let processes = |calls: Vec<(&TaskId, &Task)>| -> Vec<u32> {
             let each = calls.into_iter();
             each.flat_map(|(_, task)| everybody(task.pid, &task.cell))
                 .collect()
         };
         let (own, others) = (processes(own), processes(others));
-        let is_kept = |lock| is_kept(lock, &own, &others, has_open, has_locked);
-        locks.iter().any(is_kept)
+        for _ in 0..LOOKS {
+            let Ok(text) = fs::read_to_string("/proc/locks") else {
+                return false;
+            };
+            let locks = parse(&text);
+            if locks
+                .iter()
+                .any(|lock| is_kept(lock, &own, &others, has_open, has_locked))
+            {
+                return true;
+            }
+            let may_wait = |lock: &Lock<'_>| {
+                is_of(lock.holder, &others) && own.iter().any(|pid| has_open(*pid, lock.file))
+            };
+            if !locks.iter().any(may_wait) {
+                return false;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        false
     }
+}
+
+/// When one that waits is killed, the kernel wakes those who came later, and they wait anew: in between it does not show.
+const LOOKS: usize = 4;
+const PAUSE: Duration = Duration::from_millis(1);
+
+fn is_of(pid: i64, call: &[u32]) -> bool {
+    call.iter().any(|one| i64::from(*one) == pid)
 }
 
 /// Who took a lock may have passed it on, or have ended since: then whoever has it still has the file.
@@ -57,15 +78,14 @@ fn is_kept(
     has_open: impl Fn(u32, &str) -> bool,
     has_locked: impl Fn(u32, &str) -> bool,
 ) -> bool {
-    let is_in = |pid: i64, call: &[u32]| call.iter().any(|one| i64::from(*one) == pid);
     let waits = |waiter: &i64| match *waiter {
         NOBODY => own.iter().any(|pid| has_open(*pid, lock.file)),
-        pid => is_in(pid, own),
+        pid => is_of(pid, own),
     };
-    if !lock.waiters.iter().any(waits) || is_in(lock.holder, own) {
+    if !lock.waiters.iter().any(waits) || is_of(lock.holder, own) {
         return false;
     }
-    is_in(lock.holder, others) || others.iter().any(|pid| has_locked(*pid, lock.file))
+    is_of(lock.holder, others) || others.iter().any(|pid| has_locked(*pid, lock.file))
 }
 
 /// Those in `/proc/locks`: lines with an arrow wait for the one that has the same number and none.

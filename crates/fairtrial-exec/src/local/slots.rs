@@ -296,6 +296,14 @@ impl Pool {
                     EngineError::Scratch { .. } if self.scratch_is_lost() => {
                         self.try_with_new_scratch(COMMANDS, dispatch);
                     }
+                    // What fills the disk may be gone with a call that runs.
+                    EngineError::Scratch { dir, source }
+                        if source.kind() == io::ErrorKind::StorageFull
+                            && !self.running.is_empty() =>
+                    {
+                        let step = format!("making a directory in `{}`", dir.display());
+                        self.try_again(COMMANDS, dispatch, step, source);
+                    }
                     error => self.resolve(dispatch, Err(error)),
                 }
             }
