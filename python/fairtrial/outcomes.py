@@ -238,7 +238,7 @@ class Outcome:
 
     @property
     def tried_alone(self) -> FirstRun | None:
-        """What the first run came to, if the call was then run again, alone or without others: that run's verdict counts.
+        """What the first run came to, if the call was then run again, alone or without others: the last run counts.
 
         >>> import fairtrial as ft
         >>> ft.run(ft.Call(argv=["true"])).tried_alone is None

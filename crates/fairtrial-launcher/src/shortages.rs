@@ -34,19 +34,22 @@ pub(crate) struct Shortages {
     next_look_ns: u64,
     seen: [Seen; PROBED.len()],
     inotify: Inotify,
+    limits: Limits,
 }
 
 /// Of one.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     is_used_up: bool,
-    /// When that was last so.
+    /// It was so without any call: some other program has it, and no run of a call fares better.
+    is_the_hosts: bool,
+    /// When it was last used up, and perhaps by calls.
     at_ns: Option<u64>,
     /// When to look again at the earliest.
     next_ns: u64,
 }
 
-/// The lowest limits that calls have.
+/// The lowest limits that calls have, or had last.
 struct Limits {
     descriptors: u64,
     pending_signals: u64,
@@ -73,6 +76,7 @@ impl Shortages {
             next_look_ns: 0,
             seen: [Seen::default(); PROBED.len()],
             inotify: Inotify::default(),
+            limits: Limits::of(&[]),
         }
     }
 
@@ -83,16 +87,33 @@ impl Shortages {
         Some(*found.0)
     }
 
+    /// Whether so many calls are a reason to look. A single one is disturbed by nobody; without any, and until it is there
+    /// again, what seems to be used up is looked at once more.
+    fn concerns(&self, calls: usize) -> bool {
+        match calls {
+            0 => self.seen.iter().any(|seen| seen.is_used_up),
+            1 => self.seen.iter().any(|seen| seen.is_the_hosts),
+            _ => true,
+        }
+    }
+
     fn look(&mut self, now_ns: u64, calls: &[i32], scratch: Option<BorrowedFd<'_>>) {
         self.next_look_ns = now_ns + LOOK_NS;
-        let limits = Limits::of(calls);
+        if !calls.is_empty() {
+            self.limits = Limits::of(calls);
+        }
         for (what, seen) in PROBED.iter().zip(&mut self.seen) {
-            if now_ns >= seen.next_ns {
+            if now_ns >= seen.next_ns || calls.is_empty() {
                 let before_ns = thread_ns();
-                let is_used_up = is_used_up(*what, &limits, scratch, &mut self.inotify);
+                let is_used_up = is_used_up(*what, &self.limits, scratch, &mut self.inotify);
                 seen.saw(is_used_up, now_ns, thread_ns().saturating_sub(before_ns));
             }
-            seen.stands(now_ns);
+            match (calls, what) {
+                // What ended calls wrote is removed a little later.
+                ([], Shared::ScratchDisk) | ([_], _) => {}
+                ([], _) => seen.is_the_hosts = seen.is_used_up,
+                _ => seen.stands(now_ns),
+            }
         }
     }
 }
@@ -104,6 +125,7 @@ const REST: u64 = 50;
 impl Seen {
     fn saw(&mut self, is_used_up: bool, now_ns: u64, took_ns: u64) {
         self.is_used_up = is_used_up;
+        self.is_the_hosts &= is_used_up;
         self.next_ns = match took_ns {
             ..SLOW_NS => 0,
             took_ns => now_ns + REST * took_ns,
@@ -112,7 +134,7 @@ impl Seen {
 
     /// What was found by the last probe counts until the next.
     fn stands(&mut self, now_ns: u64) {
-        if self.is_used_up {
+        if self.is_used_up && !self.is_the_hosts {
             self.at_ns = Some(now_ns);
         }
     }
@@ -161,7 +183,9 @@ impl Launcher {
     pub(crate) fn look_at_shortages_at_once(&mut self) {
         let calls = self.tasks.values().filter(|task| is_call(task));
         let calls: Vec<i32> = calls.map(|task| task.pid).collect();
-        if calls.len() >= 2 {
+        // Trees of dead leaders may be left, and have what they had.
+        let ending = self.tasks.values().any(|task| task.dead.is_some());
+        if self.shortages.concerns(calls.len()) && !(calls.is_empty() && ending) {
             let scratch = self.scratch.as_ref().map(|(parent, _)| parent.as_fd());
             self.shortages.look(now_ns(), &calls, scratch);
         }
@@ -189,6 +213,28 @@ mod tests {
         seen.stands(200);
         assert_eq!(shortages.since(100), Some(Shared::TcpPorts));
         assert_eq!(shortages.since(101), None);
+    }
+
+    /// FA-8: on a host where other programs have all of something, failures are not repeated for ever.
+    #[test]
+    fn what_is_used_up_without_any_call_is_not_blamed_on_calls_until_it_was_there_again() {
+        let mut shortages = Shortages::new();
+        assert_eq!(
+            [0, 1, 2].map(|calls| shortages.concerns(calls)),
+            [false, false, true]
+        );
+        let seen = &mut shortages.seen[0];
+        seen.saw(true, 100, 0);
+        seen.is_the_hosts = true;
+        seen.saw(true, 200, 0);
+        seen.stands(200);
+        assert_eq!(seen.at_ns, None);
+        assert_eq!([0, 1, 2].map(|calls| shortages.concerns(calls)), [true; 3]);
+        let seen = &mut shortages.seen[0];
+        seen.saw(false, 300, 0);
+        seen.saw(true, 400, 0);
+        seen.stands(400);
+        assert_eq!(seen.at_ns, Some(400));
     }
 
     /// FA-6: the launcher has other things to do.
