@@ -108,12 +108,19 @@ fn check(pair: &Pair, user: User) {
     assert_eq!(records.len(), 1 + INNOCENTS, "{records:?}\n{said}");
     let (attacker, innocents) = (&records[0], &records[1..]);
     assert_eq!(attacker["verdict"], "ok", "{attacker}\n{said}");
+    let mut repeated = 0;
     for innocent in innocents {
         assert_eq!(innocent["verdict"], "ok", "{innocent}\n{said}");
         assert_eq!(innocent["value"], "had some", "{innocent}");
         let first = &innocent["tried_alone"]["verdict"];
-        assert_eq!(*first, pair.first_verdict, "{innocent}\n{said}");
+        repeated += usize::from(*first == pair.first_verdict);
+        assert!(
+            first.is_null() || *first == pair.first_verdict,
+            "{innocent}"
+        );
     }
+    // One may find what the engine itself, which has the same user, just gave back.
+    assert!(repeated > 0, "{innocents:?}\n{said}");
     assert!(said.contains("run again, each without others"), "{said}");
     assert!(said.contains(pair.name), "{said}");
 }
