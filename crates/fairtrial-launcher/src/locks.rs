@@ -1,5 +1,6 @@
 //! Whether a call waits for a lock on a file that another call holds.
 
+use std::collections::HashSet;
 use std::fs;
 use std::time::Duration;
 
@@ -44,16 +45,27 @@ impl Launcher {
                 return false;
             };
             let locks = parse(&text);
-            if locks
+            if locks.is_empty() {
+                return false;
+            }
+            let opened = opened(&own);
+            let opened: Vec<_> = locks
                 .iter()
-                .any(|lock| is_kept(lock, &own, &others, has_open, has_locked))
-            {
+                .filter(|lock| opened.contains(inode(lock.file)) && !is_of(lock.holder, &own))
+                .collect();
+            // Who took a lock may have passed it on, or have ended since: then whoever has it still has the file.
+            let others_locked = match opened.iter().all(|lock| is_of(lock.holder, &others)) {
+                true => HashSet::new(),
+                false => locked(&others),
+            };
+            let rivals: Vec<_> = opened
+                .into_iter()
+                .filter(|lock| is_of(lock.holder, &others) || others_locked.contains(lock.file))
+                .collect();
+            if rivals.iter().any(|lock| lock.keeps(&own)) {
                 return true;
             }
-            let may_wait = |lock: &Lock<'_>| {
-                is_of(lock.holder, &others) && own.iter().any(|pid| has_open(*pid, lock.file))
-            };
-            if !locks.iter().any(may_wait) {
+            if rivals.is_empty() {
                 return false;
             }
             std::thread::sleep(PAUSE);
@@ -70,22 +82,12 @@ fn is_of(pid: i64, call: &[u32]) -> bool {
     call.iter().any(|one| i64::from(*one) == pid)
 }
 
-/// Who took a lock may have passed it on, or have ended since: then whoever has it still has the file.
-fn is_kept(
-    lock: &Lock<'_>,
-    own: &[u32],
-    others: &[u32],
-    has_open: impl Fn(u32, &str) -> bool,
-    has_locked: impl Fn(u32, &str) -> bool,
-) -> bool {
-    let waits = |waiter: &i64| match *waiter {
-        NOBODY => own.iter().any(|pid| has_open(*pid, lock.file)),
-        pid => is_of(pid, own),
-    };
-    if !lock.waiters.iter().any(waits) || is_of(lock.holder, own) {
-        return false;
+impl Lock<'_> {
+    /// Whether this call, which has the file open, waits for it.
+    fn keeps(&self, own: &[u32]) -> bool {
+        let mut waiters = self.waiters.iter();
+        waiters.any(|waiter| *waiter == NOBODY || is_of(*waiter, own))
     }
-    is_of(lock.holder, others) || others.iter().any(|pid| has_locked(*pid, lock.file))
 }
 
 /// Those in `/proc/locks`: lines with an arrow wait for the one that has the same number and none.
@@ -111,30 +113,40 @@ fn parse(text: &str) -> Vec<Lock<'_>> {
     locks
 }
 
-/// What the kernel says of each open file of a process.
-fn descriptors(pid: u32) -> impl Iterator<Item = String> {
-    let entries = fs::read_dir(format!("/proc/{pid}/fdinfo"))
-        .into_iter()
-        .flatten();
+/// More than that are not looked at: a call can have very many.
+const MOST_FILES: usize = 4096;
+
+/// What the kernel says of each open file of some processes.
+fn files(processes: &[u32]) -> impl Iterator<Item = String> {
+    let entries = processes
+        .iter()
+        .filter_map(|pid| fs::read_dir(format!("/proc/{pid}/fdinfo")).ok());
+    let entries = entries.flatten().take(MOST_FILES);
     entries.filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok())
 }
 
-fn has_locked(pid: u32, file: &str) -> bool {
-    descriptors(pid).any(|text| {
-        let locks = text.lines().filter_map(|line| line.strip_prefix("lock:"));
-        locks
-            .into_iter()
-            .any(|lock| parse(lock).iter().any(|lock| lock.file == file))
-    })
+/// Files that these processes hold locks on, as `/proc/locks` writes them.
+fn locked(processes: &[u32]) -> HashSet<String> {
+    let mut found = HashSet::new();
+    for text in files(processes) {
+        let lines = text.lines().filter_map(|line| line.strip_prefix("lock:"));
+        let locks = lines.flat_map(parse);
+        found.extend(locks.map(|lock| lock.file.to_owned()));
+    }
+    found
 }
 
-/// By its inode alone: a file system may have more than one device.
-fn has_open(pid: u32, file: &str) -> bool {
-    let inode = file.rsplit(':').next();
-    descriptors(pid).any(|text| {
-        let found = text.lines().find_map(|line| line.strip_prefix("ino:"));
-        found.map(str::trim) == inode
-    })
+/// The inodes of files that these processes have open. A file system may have more than one device.
+fn opened(processes: &[u32]) -> HashSet<String> {
+    let inode = |text: String| {
+        let found = text.lines().find_map(|line| line.strip_prefix("ino:"))?;
+        Some(found.trim().to_owned())
+    };
+    files(processes).filter_map(inode).collect()
+}
+
+fn inode(file: &str) -> &str {
+    file.rsplit(':').next().unwrap_or(file)
 }
 
 #[cfg(test)]
@@ -153,52 +165,34 @@ nothing of the kind
 
     /// FA-8
     #[test]
-    fn a_call_is_kept_by_a_lock_that_another_holds() {
+    fn who_waits_for_which_lock_is_told_by_the_kernel() {
         let locks = parse(TEXT);
         let holders: Vec<_> = locks.iter().map(|lock| lock.holder).collect();
         assert_eq!(holders, [100, 400, NOBODY]);
-        assert_eq!(
-            (locks[0].file, &locks[0].waiters[..]),
-            ("08:01:77", &[200, 300][..])
-        );
-        let no = |_: u32, _: &str| false;
-        let kept = |own: u32, others: &[u32]| is_kept(&locks[0], &[own], others, no, no);
-        assert!(kept(200, &[100]) && kept(300, &[5, 100]));
-        assert!(!kept(201, &[100]), "it does not wait");
-        assert!(!kept(200, &[101]), "no call has the lock");
-        assert!(
-            !is_kept(&locks[0], &[100, 200], &[5], no, |_, _| true),
-            "its own"
-        );
-        assert!(!is_kept(&locks[1], &[400], &[100], no, no));
-    }
-
-    /// FA-8
-    #[test]
-    fn a_lock_without_a_process_is_whose_file_it_is() {
-        let locks = parse(TEXT);
-        let opened = |pid: u32, file: &str| pid == 1 && file == "08:01:99";
-        let locked = |pid: u32, file: &str| pid == 2 && file == "08:01:99";
-        let kept = |own: u32, other: u32| is_kept(&locks[2], &[own], &[other], opened, locked);
-        assert!(kept(1, 2));
-        assert!(!kept(3, 2) && !kept(1, 3));
+        assert_eq!((locks[0].file, inode(locks[0].file)), ("08:01:77", "77"));
+        assert_eq!(locks[0].waiters, [200, 300]);
+        assert!(locks[0].keeps(&[200]) && locks[0].keeps(&[5, 300]));
+        assert!(!locks[0].keeps(&[100, 201]) && !locks[1].keeps(&[400]));
+        assert!(locks[2].keeps(&[5]), "of such a lock it names nobody");
     }
 
     #[test]
-    fn locks_of_this_process_are_found() {
+    fn files_of_this_process_are_found() {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let file = rustix::fs::memfd_create(c"locked", flags).expect("made");
-        let inode = rustix::fs::fstat(&file).expect("its own").st_ino;
+        let number = rustix::fs::fstat(&file)
+            .expect("its own")
+            .st_ino
+            .to_string();
         let operation = rustix::fs::FlockOperation::LockExclusive;
         rustix::fs::flock(&file, operation).expect("nobody has it");
         let mine = std::process::id();
         let text = fs::read_to_string("/proc/locks").expect("it is there");
-        let end = format!(":{inode}");
         let locks = parse(&text);
         let found = locks
             .iter()
-            .find(|lock| lock.holder == i64::from(mine) && lock.file.ends_with(&end));
+            .find(|lock| lock.holder == i64::from(mine) && inode(lock.file) == number);
         let found = found.expect("it is held").file;
-        assert!(has_locked(mine, found) && has_open(mine, found));
+        assert!(locked(&[mine]).contains(found) && opened(&[mine]).contains(&number));
     }
 }

@@ -499,12 +499,12 @@ impl Launcher {
     }
 
     fn stop(&mut self, id: TaskId, generation: u32, due: Due) -> io::Result<()> {
-        let is_late = matches!(
+        let may_be_late = matches!(
             due,
-            Due::Warn(Cause::Timeout, _) | Due::Stop(Cause::Timeout)
+            Due::Warn(Cause::Timeout, _) | Due::Stop(Cause::Timeout) | Due::Kill
         );
         // Before it is killed: then it waits no longer.
-        let waits_for_a_rival = is_late && self.waits_for_a_rival(id);
+        let waits_for_a_rival = may_be_late && self.waits_for_a_rival(id);
         let Some(task) = self.tasks.get_mut(&id) else {
             return Ok(());
         };
