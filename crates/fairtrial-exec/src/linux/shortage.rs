@@ -51,16 +51,26 @@ fn send_one() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether the user has no watch of an epoll left (`fs.epoll.max_user_watches`).
+/// What little is left comes and goes.
+const FEW_WATCHES: usize = 8;
+
+/// Whether the user has hardly a watch of an epoll left (`fs.epoll.max_user_watches`).
 #[must_use]
 pub fn epoll_watches() -> bool {
-    let one_more = || {
+    let some_more = || {
         let watching = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watched = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(0);
-        epoll::add(&watching, &watched, data, epoll::EventFlags::IN)
+        // The kernel tells watches of one file apart by their descriptors, as long as the file is open.
+        let mut numbers = Vec::new();
+        for _ in 0..FEW_WATCHES {
+            let number = rustix::io::fcntl_dupfd_cloexec(&watched, 0)?;
+            epoll::add(&watching, &number, data, epoll::EventFlags::IN)?;
+            numbers.push(number);
+        }
+        Ok(())
     };
-    one_more() == Err(Errno::NOSPC)
+    some_more() == Err(Errno::NOSPC)
 }
 
 /// An instance of inotify to try watches with. To make one for each probe would be slow: the end of an instance that has
@@ -267,6 +277,7 @@ mod tests {
         for _ in 0..2 {
             inotify.is_used_up(); // another test's attacker may have all
         }
+        assert!(!epoll_watches());
         assert!(!ports(SocketType::STREAM) && !ports(SocketType::DGRAM));
         assert!(!file_system_at("/proc") && !file_system_at("/nowhere"));
     }
