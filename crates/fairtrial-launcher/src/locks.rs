@@ -1,30 +1,29 @@
-//! Whether a call waits for a lock on a file that another call holds.
+//! Whether a call has a file open that another call has locked, and so may wait for the lock.
+//!
+//! Not whether it is seen to wait: a program may ask again and again, and one that waits does not show for a moment when the
+//! kernel wakes it because of another's end.
 
 use std::collections::HashSet;
 use std::fs;
 
 use fairtrial_exec::protocol::launcher::TaskId;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::load::everybody;
 use crate::serve::Launcher;
 use crate::shortages::is_call;
 use crate::task::Task;
 
-/// Of a lock that belongs to an open file and not to a process (`F_OFD_SETLK`).
-const NOBODY: i64 = -1;
-
-/// A lock that is held, and who waits for it.
+/// A lock that is held.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Lock<'a> {
+    /// -1 where it belongs to an open file and not to a process (`F_OFD_SETLK`).
     holder: i64,
     /// As `/proc/locks` writes it: device and inode.
     file: &'a str,
-    waiters: Vec<i64>,
 }
 
 impl Launcher {
-    /// Whether some process of this call waits for a lock of another call's.
+    /// Whether some process of this call may wait for a lock of another call's.
     pub(crate) fn waits_for_a_rival(&self, id: TaskId) -> bool {
         let (own, others): (Vec<_>, Vec<_>) = self
             .tasks
@@ -40,81 +39,45 @@ impl Launcher {
                 .collect()
         };
         let (own, others) = (processes(own), processes(others));
-        for _ in 0..LOOKS {
-            let Ok(text) = fs::read_to_string("/proc/locks") else {
-                return false;
-            };
-            let locks = parse(&text);
-            if locks.is_empty() {
-                return false;
-            }
-            let opened = opened(&own);
-            let opened: Vec<_> = locks
-                .iter()
-                .filter(|lock| opened.contains(inode(lock.file)) && !is_of(lock.holder, &own))
-                .collect();
-            // Who took a lock may have passed it on, or have ended since: then whoever has it still has the file.
-            let others_locked = match opened.iter().all(|lock| is_of(lock.holder, &others)) {
-                true => HashSet::new(),
-                false => locked(&others),
-            };
-            let rivals: Vec<_> = opened
-                .into_iter()
-                .filter(|lock| is_of(lock.holder, &others) || others_locked.contains(lock.file))
-                .collect();
-            if rivals.iter().any(|lock| lock.keeps(&own)) {
-                return true;
-            }
-            if rivals.is_empty() {
-                return false;
-            }
-            let mut end = [PollFd::new(&self.engine, PollFlags::IN)];
-            poll(&mut end, Some(&PAUSE)).ok(); // woken early, the next look decides
+        let Ok(text) = fs::read_to_string("/proc/locks") else {
+            return false;
+        };
+        let locks = parse(&text);
+        if locks.is_empty() {
+            return false;
         }
-        false
+        let opened = opened(&own);
+        let opened: Vec<_> = locks
+            .iter()
+            .filter(|lock| opened.contains(inode(lock.file)) && !is_of(lock.holder, &own))
+            .collect();
+        if opened.iter().any(|lock| is_of(lock.holder, &others)) {
+            return true;
+        }
+        // Who took a lock may have passed it on, or have ended since: then whoever has it still has the file.
+        !opened.is_empty() && {
+            let locked = locked(&others);
+            opened.iter().any(|lock| locked.contains(lock.file))
+        }
     }
 }
-
-/// When one that waits is killed, the kernel wakes those who came later, and they wait anew: in between it does not show.
-const LOOKS: usize = 4;
-const PAUSE: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 1_000_000,
-};
 
 fn is_of(pid: i64, call: &[u32]) -> bool {
     call.iter().any(|one| i64::from(*one) == pid)
 }
 
-impl Lock<'_> {
-    /// Whether this call, which has the file open, waits for it.
-    fn keeps(&self, own: &[u32]) -> bool {
-        let mut waiters = self.waiters.iter();
-        waiters.any(|waiter| *waiter == NOBODY || is_of(*waiter, own))
-    }
-}
-
-/// Those in `/proc/locks`: lines with an arrow wait for the one that has the same number and none.
+/// Those in `/proc/locks`. Lines with an arrow wait for one that has the same number.
 fn parse(text: &str) -> Vec<Lock<'_>> {
-    let mut locks: Vec<Lock<'_>> = Vec::new();
-    for line in text.lines() {
-        let mut words = line.split_ascii_whitespace().skip(1).peekable();
-        let waits = words.next_if_eq(&"->").is_some();
-        // Kind, way and mode of the lock come first.
-        let (Some(pid), Some(file)) = (words.nth(3), words.next()) else {
-            continue;
+    let lock = |line| {
+        let words: Vec<&str> = str::split_ascii_whitespace(line).collect();
+        // A number, and kind, way and mode of the lock come first.
+        let [_, kind, _, _, pid, file, ..] = words[..] else {
+            return None;
         };
-        let Ok(pid) = pid.parse() else { continue };
-        match (waits, locks.last_mut()) {
-            (true, Some(lock)) => lock.waiters.push(pid),
-            _ => locks.push(Lock {
-                holder: pid,
-                file,
-                waiters: Vec::new(),
-            }),
-        }
-    }
-    locks
+        let holder = pid.parse().ok()?;
+        (kind != "->").then_some(Lock { holder, file })
+    };
+    text.lines().filter_map(lock).collect()
 }
 
 /// More than that are not looked at: a call can have very many.
@@ -169,15 +132,12 @@ nothing of the kind
 
     /// FA-8
     #[test]
-    fn who_waits_for_which_lock_is_told_by_the_kernel() {
+    fn who_holds_which_lock_is_told_by_the_kernel() {
         let locks = parse(TEXT);
         let holders: Vec<_> = locks.iter().map(|lock| lock.holder).collect();
-        assert_eq!(holders, [100, 400, NOBODY]);
+        assert_eq!(holders, [100, 400, -1]);
         assert_eq!((locks[0].file, inode(locks[0].file)), ("08:01:77", "77"));
-        assert_eq!(locks[0].waiters, [200, 300]);
-        assert!(locks[0].keeps(&[200]) && locks[0].keeps(&[5, 300]));
-        assert!(!locks[0].keeps(&[100, 201]) && !locks[1].keeps(&[400]));
-        assert!(locks[2].keeps(&[5]), "of such a lock it names nobody");
+        assert!(is_of(100, &[5, 100]) && !is_of(-1, &[5, 100]));
     }
 
     #[test]

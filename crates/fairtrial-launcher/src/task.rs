@@ -29,7 +29,7 @@ pub(crate) struct Task {
     pub(crate) dead: Option<Dead>,
     /// When it was started.
     pub(crate) started_ns: u64,
-    /// At its deadline it waited for a lock that another call held.
+    /// At its deadline another call had locked a file that it had open.
     pub(crate) waits_for_a_rival: bool,
     /// It was killed from here.
     pub(crate) killed: bool,
