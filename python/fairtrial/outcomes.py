@@ -103,7 +103,7 @@ class Metrics:
 
 @dataclass(frozen=True)
 class FirstRun:
-    """The verdict and metrics of a timeout beside other work, before the call was run again alone.
+    """The verdict and metrics of a first run beside other work, before the call was run again alone or without others.
 
     >>> import fairtrial as ft
     >>> outcome = ft.run(ft.Call(source="def f(): return 1", function="f", timeout_s=ft.CpuTime(60)))
@@ -238,7 +238,7 @@ class Outcome:
 
     @property
     def tried_alone(self) -> FirstRun | None:
-        """What the first run came to, if the call was then run again, alone on a processor: that run's verdict counts.
+        """What the first run came to, if the call was then run again, alone or without others: the last run counts.
 
         >>> import fairtrial as ft
         >>> ft.run(ft.Call(argv=["true"])).tried_alone is None

@@ -20,7 +20,7 @@ use crate::event::{CallId, ExitReason};
 use crate::launcher::Launcher;
 use crate::listener::{Listener, Streams};
 use crate::outcome::{Exit, FirstRun, Outcome};
-use crate::protocol::launcher::Step;
+use crate::protocol::launcher::{Shared, Step};
 use crate::sandbox::Means;
 use crate::scratch::{ScratchDir, ScratchRoot};
 use crate::spill::{SpillDir, SpillPolicy};
@@ -45,10 +45,10 @@ pub(crate) struct Dispatch {
     pub(crate) goes_alone: bool,
     /// Times no process could be had for it.
     pub(crate) failed_spawns: u32,
-    /// How it fared before, if it is now run again, alone on a processor.
+    /// How it fared before, if it is now run again: alone on a processor, or without others.
     pub(crate) first: Option<Box<FirstRun>>,
-    /// The kernel ended it for want of memory beside other calls: it is run again when no other call runs.
-    pub(crate) wants_all_memory: bool,
+    /// It failed beside other calls, perhaps for want of this: it is run again when no other call runs.
+    pub(crate) lacked: Option<Shared>,
     /// Times it ran so.
     pub(crate) alone_runs: u32,
 }
@@ -57,6 +57,24 @@ pub(crate) struct Dispatch {
 const MOST_ALONE: u32 = 2;
 
 impl Dispatch {
+    /// Whether it is to have a processor to itself.
+    pub(crate) fn runs_alone(&self) -> bool {
+        // Without other calls it has all of them.
+        self.first.is_some() && self.lacked.is_none()
+    }
+
+    /// Keeps how it fared when it ran for the first time.
+    pub(crate) fn keep_first(&mut self, outcome: Outcome) {
+        let Outcome {
+            verdict,
+            metrics,
+            tried_alone,
+            ..
+        } = outcome;
+        let this = || Box::new(FirstRun { verdict, metrics });
+        self.first = Some(tried_alone.unwrap_or_else(this));
+    }
+
     /// Whether it may be run again if its time-out was in doubt.
     pub(crate) fn can_run_again(&self) -> bool {
         self.call.time == Time::Cpu && self.alone_runs < MOST_ALONE && self.is_unseen()
@@ -146,8 +164,8 @@ pub(crate) struct Finished {
     pub(crate) lives: bool,
     /// The answer is not believed: it timed out while others used the processors.
     pub(crate) in_doubt: bool,
-    /// The kernel ended processes of it for want of memory on the host, and nobody would notice another run.
-    pub(crate) lacked_memory: bool,
+    /// What it may have failed for want of, where nobody would notice another run.
+    pub(crate) lacked: Option<Shared>,
     /// Since the worker's first call.
     pub(crate) rss_growth: Option<u64>,
 }
@@ -234,6 +252,13 @@ impl Context {
         } else {
             self.remove_scratch(scratch);
         }
+    }
+
+    /// Whether directories of calls that ended are still there.
+    pub(crate) fn is_removing(&self) -> bool {
+        let mut removals = self.removals.borrow_mut();
+        while removals.try_join_next().is_some() {}
+        !removals.is_empty()
     }
 
     /// Off the calls' path: a stranger's directory may take long to remove.

@@ -47,6 +47,7 @@ pub mod run_delay;
 pub mod scheduling;
 pub mod seccomp;
 pub mod selftest;
+pub mod shortage;
 pub mod signals;
 pub mod socket;
 pub mod spawn;

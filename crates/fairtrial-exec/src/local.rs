@@ -132,7 +132,7 @@ impl LocalBackend {
             queue_deadline: None,
             unacknowledged: 0,
             goes_alone: false,
-            wants_all_memory: false,
+            lacked: None,
             failed_spawns: 0,
             first: None,
             alone_runs: 0,

@@ -239,7 +239,11 @@ pub(crate) fn step(mode: Mode, state: State, event: Event) -> (State, Action) {
             match mode {
                 Mode::Reuse => (S::Idle, A::Answer(reply)),
                 Mode::Fresh | Mode::Command => {
-                    (S::Ending(Ending::Replied(reply)), A::Kill(Cause::Done))
+                    let cause = match &reply {
+                        Reply::Value(_) => Cause::Done,
+                        Reply::Error(_) => Cause::Failed,
+                    };
+                    (S::Ending(Ending::Replied(reply)), A::Kill(cause))
                 }
             }
         }
@@ -311,6 +315,7 @@ mod tests {
     fn end() -> End {
         End {
             host_memory: false,
+            shortage: None,
             status: 0,
             at_ns: 0,
             user_ns: 0,

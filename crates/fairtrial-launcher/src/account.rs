@@ -63,6 +63,9 @@ impl Launcher {
             // It may have ended before anybody read why it could not begin: that comes first.
             self.started(id)?;
         }
+        if reaped.status != 0 && self.tasks.get(&id).is_some_and(|task| !task.killed) {
+            self.look_at_shortages_at_once();
+        }
         let Some(task) = self.tasks.get_mut(&id) else {
             return Ok(());
         };
@@ -86,6 +89,8 @@ impl Launcher {
         task.bury(&reaped);
         if let Some(dead) = &mut task.dead {
             dead.end.host_memory = host_memory;
+            let shortage = self.shortages.since(task.started_ns);
+            dead.end.shortage = dead.end.shortage.or(shortage);
         }
         task.cell.vacate();
         task.cell.kill(reaped.pid, false);

@@ -11,7 +11,7 @@ use crate::task::Task;
 
 /// Points the kernel at the call that takes most. Left alone the kernel ends the largest process, and a call of many
 /// small ones outlives its rivals.
-pub(crate) struct Shortage {
+pub(crate) struct KillOrder {
     bound: MemoryBound,
     next_look_ns: u64,
 }
@@ -25,7 +25,7 @@ const SHORT: f64 = 0.7;
 const FIRST: &str = "1000";
 const LATER: &str = "500";
 
-impl Shortage {
+impl KillOrder {
     pub(crate) fn new() -> Self {
         Self {
             bound: MemoryBound::read(),

@@ -20,8 +20,9 @@ use rustix::process::Signal;
 use crate::alone::Alone;
 use crate::confine::{Cell, Nest};
 use crate::forks::Fork;
-use crate::oom::{MemoryKills, Shortage};
+use crate::oom::{KillOrder, MemoryKills};
 use crate::orphans::Orphan;
+use crate::shortages::{Shortages, is_call};
 use crate::task::{Ahead, Role, Task};
 use crate::tree::Strays;
 use crate::watch::{Due, Watched};
@@ -85,7 +86,8 @@ pub(crate) struct Launcher {
     pub(crate) alone: Option<Alone>,
     pub(crate) buffer: Vec<u8>,
     pub(crate) memory_kills: MemoryKills,
-    shortage: Shortage,
+    pub(crate) shortages: Shortages,
+    kill_order: KillOrder,
 }
 
 impl Launcher {
@@ -124,7 +126,8 @@ impl Launcher {
             alone: None,
             buffer: Vec::new(),
             memory_kills: MemoryKills::new(),
-            shortage: Shortage::new(),
+            shortages: Shortages::new(),
+            kill_order: KillOrder::new(),
         })
     }
 
@@ -369,7 +372,8 @@ impl Launcher {
                     task.end(grace_ns);
                 }
             }
-            ToLauncher::Kill { task, .. } => {
+            ToLauncher::Kill { task, cause } => {
+                self.look_before_its_end(cause);
                 if let Some(task) = self.tasks.get_mut(&task) {
                     task.kill();
                 }
@@ -466,10 +470,10 @@ impl Launcher {
     }
 
     fn look_at_limits(&mut self, now: u64) -> io::Result<()> {
-        let is_watched = |task: &&Task| task.watched.is_some() && task.dead.is_none();
-        let calls = self.tasks.values().filter(is_watched);
-        self.shortage.look(now, calls);
-        let mut hits = Vec::new();
+        let calls = self.tasks.values().filter(|task| is_call(task));
+        self.kill_order.look(now, calls);
+        self.look_at_shortages(now);
+        let mut all_due = Vec::new();
         for (id, task) in &mut self.tasks {
             let Some(watched) = task.watched.as_mut().filter(|_| task.dead.is_none()) else {
                 continue;
@@ -485,22 +489,35 @@ impl Launcher {
             };
             // Who hides from the look as somebody else's child is found as a stray.
             self.looks_for_strays |= watched.is_sampled(&task.cell);
-            let generation = watched.generation;
-            match due {
-                Due::Nothing => {}
-                Due::Warn(cause, signal) => {
-                    hits.push((*id, generation, cause));
-                    task.warn(signal);
-                }
-                Due::Stop(cause) => {
-                    hits.push((*id, generation, cause));
-                    task.kill();
-                }
-                Due::Kill => task.kill(),
+            if due != Due::Nothing {
+                all_due.push((*id, watched.generation, due));
             }
         }
-        hits.into_iter()
-            .try_for_each(|(task, generation, cause)| self.hit(task, generation, cause))
+        all_due
+            .into_iter()
+            .try_for_each(|(task, generation, due)| self.stop(task, generation, due))
+    }
+
+    fn stop(&mut self, id: TaskId, generation: u32, due: Due) -> io::Result<()> {
+        let may_be_late = matches!(
+            due,
+            Due::Warn(Cause::Timeout, _) | Due::Stop(Cause::Timeout) | Due::Kill
+        );
+        // Before it is killed: then it waits no longer.
+        let waits_for_a_rival = may_be_late && self.waits_for_a_rival(id);
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return Ok(());
+        };
+        task.waits_for_a_rival |= waits_for_a_rival;
+        match due {
+            Due::Nothing => return Ok(()),
+            Due::Warn(_, signal) => task.warn(signal),
+            Due::Stop(_) | Due::Kill => task.kill(),
+        }
+        match due {
+            Due::Warn(cause, _) | Due::Stop(cause) => self.hit(id, generation, cause),
+            Due::Nothing | Due::Kill => Ok(()),
+        }
     }
 
     fn hit(&self, task: TaskId, generation: u32, cause: Cause) -> io::Result<()> {

@@ -9,7 +9,7 @@ use fairtrial_exec::linux::run_delay::run_delay_ns;
 use fairtrial_exec::linux::scheduling::{self, Turn};
 use fairtrial_exec::linux::wait::Reaped;
 use fairtrial_exec::linux::{freeze, signals};
-use fairtrial_exec::protocol::launcher::{Cause, End, Watch};
+use fairtrial_exec::protocol::launcher::{Cause, End, Shared, Watch};
 
 use crate::confine::Cell;
 use crate::orphans::OrphanUsage;
@@ -29,6 +29,8 @@ pub(crate) struct Task {
     pub(crate) dead: Option<Dead>,
     /// When it was started.
     pub(crate) started_ns: u64,
+    /// At its deadline another call had locked a file that it had open.
+    pub(crate) waits_for_a_rival: bool,
     /// It was killed from here.
     pub(crate) killed: bool,
     /// The limit that it had passed by then.
@@ -107,6 +109,7 @@ impl Task {
             ended: None,
             dead: None,
             started_ns: now_ns(),
+            waits_for_a_rival: false,
             killed: false,
             passed: None,
             cell: Cell::default(),
@@ -201,6 +204,7 @@ impl Task {
             scratch_full: self.cell.scratch_full,
             upper_full: self.cell.upper_full,
             host_memory: false,
+            shortage: self.waits_for_a_rival.then_some(Shared::FileLock),
             passed: self.passed,
             leaf: self.cell.counts().map(Box::new),
             counted: Vec::new(),

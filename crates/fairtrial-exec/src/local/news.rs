@@ -15,8 +15,8 @@ use crate::call::Work;
 use crate::dispatch::{Answer, Dispatch, Finished, PoolNews, Unstarted, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, Event, ExitReason};
-use crate::outcome::{ErrorReport, FirstRun, Outcome};
-use crate::protocol::launcher::Step;
+use crate::outcome::{ErrorReport, Outcome};
+use crate::protocol::launcher::{Shared, Step};
 use crate::reach::out_of_reach;
 use crate::sandbox::{in_force, is_lasting};
 use crate::verdict::Verdict;
@@ -106,7 +106,7 @@ impl Pool {
             answer,
             lives,
             in_doubt,
-            lacked_memory,
+            lacked,
             rss_growth,
         } = finished;
         self.running.remove(&dispatch.id);
@@ -142,24 +142,30 @@ impl Pool {
             return self.try_with_new_scratch(lane, dispatch);
         }
         let unwanted = self.unwanted.remove(&dispatch.id);
-        match answer {
-            _ if lacked_memory && !unwanted && !dispatch.wants_all_memory => {
-                self.run_without_others(dispatch);
-            }
-            Ok(outcome) if in_doubt && !unwanted => self.run_again(dispatch, outcome),
-            answer => self.resolve(dispatch, answer),
+        let lacked = lacked.filter(|_| !unwanted && dispatch.lacked.is_none());
+        match (answer, lacked) {
+            (answer, Some(lacked)) => self.run_without_others(dispatch, answer, lacked),
+            (Ok(outcome), None) if in_doubt && !unwanted => self.run_again(dispatch, outcome),
+            (answer, None) => self.resolve(dispatch, answer),
         }
     }
 
-    /// The host ran out of memory: what the call comes to when no other takes any counts.
-    fn run_without_others(&mut self, mut dispatch: Dispatch) {
-        if !std::mem::replace(&mut self.memory_ran_out, true) {
-            log::warn!(
-                target: ADVICE,
-                "the host ran out of memory and ended a call: such calls are run again, each without others"
-            );
+    /// Something that calls share was short: what the call comes to when no other takes any counts.
+    fn run_without_others(&mut self, mut dispatch: Dispatch, answer: Answer, lacked: Shared) {
+        if !std::mem::replace(&mut self.told_of_shortage, true) {
+            let what = match lacked {
+                Shared::Memory => "the host ran out of memory and ended a call".to_owned(),
+                lacked => format!(
+                    "a call failed while calls ran out of what they share ({})",
+                    lacked.name()
+                ),
+            };
+            log::warn!(target: ADVICE, "{what}: such calls are run again, each without others");
         }
-        dispatch.wants_all_memory = true;
+        dispatch.lacked = Some(lacked);
+        if let Ok(outcome) = answer {
+            dispatch.keep_first(outcome);
+        }
         dispatch.queue_deadline = None; // it has had its turn
         let lane = self.lane(&dispatch);
         self.enqueue(lane, dispatch);
@@ -167,14 +173,7 @@ impl Pool {
 
     /// It timed out while others used the processors, or its own: what it comes to alone counts.
     fn run_again(&mut self, mut dispatch: Dispatch, outcome: Outcome) {
-        let Outcome {
-            verdict,
-            metrics,
-            tried_alone,
-            ..
-        } = outcome;
-        let this = || Box::new(FirstRun { verdict, metrics });
-        dispatch.first = Some(tried_alone.unwrap_or_else(this));
+        dispatch.keep_first(outcome);
         dispatch.alone_runs += 1;
         dispatch.queue_deadline = None; // it has had its turn
         let lane = self.lane(&dispatch);

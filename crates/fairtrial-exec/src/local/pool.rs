@@ -90,8 +90,8 @@ pub(crate) struct Pool {
     pub(super) unwanted: HashSet<CallId>,
     /// The call that has a processor to itself.
     pub(super) alone: Option<CallId>,
-    /// It has been told that the host has too little memory for all calls at once.
-    pub(super) memory_ran_out: bool,
+    /// It has been told that the host has too little for all calls at once.
+    pub(super) told_of_shortage: bool,
     /// The call beside which no other runs.
     pub(super) only: Option<CallId>,
     /// It has been told that calls count processor time while there are more slots than processors.
@@ -164,7 +164,7 @@ impl Pool {
             unwanted: HashSet::new(),
             alone: None,
             only: None,
-            memory_ran_out: false,
+            told_of_shortage: false,
             crowded: false,
             numbers: 0,
             generation: 0,
@@ -259,7 +259,7 @@ impl Pool {
         if let Some(at) = dispatch.queue_deadline {
             self.queue_deadlines.insert((at, dispatch.id));
         }
-        match dispatch.first.is_some() || dispatch.wants_all_memory {
+        match dispatch.first.is_some() || dispatch.lacked.is_some() {
             true => self.queue.push_alone(lane, dispatch.id, dispatch),
             false => self.queue.push(lane, dispatch.id, dispatch),
         }

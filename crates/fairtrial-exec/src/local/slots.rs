@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -16,11 +17,14 @@ use crate::config::{Recycle, available_cpus};
 use crate::dispatch::{Dispatch, Site, WorkerNumber};
 use crate::error::EngineError;
 use crate::event::{CallId, ExitReason};
-use crate::protocol::launcher::TaskId;
+use crate::protocol::launcher::{Shared, TaskId};
 use crate::sandbox::Terms;
 use crate::verdict::Verdict;
 use crate::worker::Mode;
 use crate::worker::drive::ToWorker;
+
+/// Between two looks whether directories are removed.
+const REMOVAL_LOOK: Duration = Duration::from_millis(2);
 
 /// A call as a worker is given it.
 struct Given {
@@ -38,8 +42,8 @@ impl Given {
         Self {
             call: dispatch.id,
             endless: dispatch.call.timeout.is_none(),
-            alone: dispatch.first.is_some(),
-            only: dispatch.wants_all_memory,
+            alone: dispatch.runs_alone(),
+            only: dispatch.lacked.is_some(),
         }
     }
 }
@@ -78,6 +82,9 @@ impl Pool {
                 Turn::Nobody => None,
             };
             let Some((lane, dispatch)) = next else {
+                if self.waits_for_removals() {
+                    self.not_before = Some(Instant::now() + REMOVAL_LOOK);
+                }
                 return;
             };
             if let Some(dispatch) = self.if_wanted(dispatch) {
@@ -96,10 +103,11 @@ impl Pool {
         if self
             .queue
             .peek_alone()
-            .is_some_and(|call| call.wants_all_memory)
+            .is_some_and(|call| call.lacked.is_some())
         {
-            let waits = !self.running.is_empty() && !self.workers.values().any(Member::is_endless);
-            return if waits {
+            let beside_others =
+                !self.running.is_empty() && !self.workers.values().any(Member::is_endless);
+            return if beside_others || self.waits_for_removals() {
                 Turn::Nobody
             } else {
                 Turn::AloneFirst
@@ -115,6 +123,13 @@ impl Pool {
             (None, _) if self.workers.values().any(Member::is_endless) => Turn::Anyone,
             _ => Turn::Nobody,
         }
+    }
+
+    /// Whether the next call is to find the disk space that the directories of earlier ones still take.
+    fn waits_for_removals(&self) -> bool {
+        let next = self.queue.peek_alone().and_then(|call| call.lacked);
+        let removes = |site: &Site| site.context.is_removing();
+        next == Some(Shared::ScratchDisk) && self.site.as_ref().is_some_and(removes)
     }
 
     /// A call that is about to start, unless nobody wants it any more.
@@ -239,7 +254,7 @@ impl Pool {
             _ => return self.start_command(site, dispatch),
         };
         let terms = Terms::of(&dispatch.call);
-        let alone = dispatch.first.is_some();
+        let alone = dispatch.runs_alone();
         let idle = match alone {
             true => None, // it is to be born where it runs
             false => self.idle_worker(lane, mode, terms.as_ref()),
@@ -280,6 +295,14 @@ impl Pool {
                     }
                     EngineError::Scratch { .. } if self.scratch_is_lost() => {
                         self.try_with_new_scratch(COMMANDS, dispatch);
+                    }
+                    // What fills the disk may be gone with a call that runs.
+                    EngineError::Scratch { dir, source }
+                        if source.kind() == io::ErrorKind::StorageFull
+                            && !self.running.is_empty() =>
+                    {
+                        let step = format!("making a directory in `{}`", dir.display());
+                        self.try_again(COMMANDS, dispatch, step, source);
                     }
                     error => self.resolve(dispatch, Err(error)),
                 }

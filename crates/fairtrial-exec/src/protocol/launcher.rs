@@ -313,6 +313,8 @@ pub struct CpuTimeout {
 pub enum Cause {
     /// It served its purpose.
     Done,
+    /// It answered that it failed.
+    Failed,
     /// The caller gave up.
     Cancelled,
     /// The deadline passed.
@@ -410,12 +412,58 @@ pub struct End {
     pub upper_full: bool,
     /// The kernel killed processes for want of memory while it ran, perhaps this one.
     pub host_memory: bool,
+    /// What calls share and was used up at some moment while it ran, perhaps by itself; or what another call kept from it.
+    pub shortage: Option<Shared>,
     /// The limit that it was found to have passed when it was looked at for the last time, where no cgroup counts.
     pub passed: Option<Cause>,
     /// What its cgroup counted, if it had one.
     pub leaf: Option<Box<LeafCounts>>,
     /// What was to be counted, in the order it was asked for.
     pub counted: Vec<Result<u64, Uncounted>>,
+}
+
+/// What calls share, and one can keep from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Shared {
+    /// Memory of the host.
+    Memory,
+    /// Descriptors sent over sockets and not yet received.
+    SentDescriptors,
+    /// Watches of epoll.
+    EpollWatches,
+    /// Instances or watches of inotify.
+    Inotify,
+    /// Pending signals and timers.
+    PendingSignals,
+    /// TCP ports that the kernel chooses.
+    TcpPorts,
+    /// Likewise UDP.
+    UdpPorts,
+    /// The file system of scratch directories.
+    ScratchDisk,
+    /// The memory of `/dev/shm`.
+    SharedMemory,
+    /// A lock on a file.
+    FileLock,
+}
+
+impl Shared {
+    /// The words for a message.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::SentDescriptors => "descriptors in flight over sockets",
+            Self::EpollWatches => "epoll watches",
+            Self::Inotify => "inotify instances or watches",
+            Self::PendingSignals => "pending signals and timers",
+            Self::TcpPorts => "TCP ports",
+            Self::UdpPorts => "UDP ports",
+            Self::ScratchDisk => "disk space or inodes of scratch directories",
+            Self::SharedMemory => "memory of /dev/shm",
+            Self::FileLock => "a locked file",
+        }
+    }
 }
 
 /// What a task used of a time-out by processor time.

@@ -290,7 +290,7 @@ impl Worker {
                 self.take_back(); // before it could begin another
                 self.stamp_end();
                 self.kill(cause);
-                if cause == Cause::Done {
+                if matches!(cause, Cause::Done | Cause::Failed) {
                     self.tell(PoolNews::Replied {
                         worker: self.number,
                     });

@@ -65,7 +65,7 @@ impl Worker {
             answer,
             lives,
             in_doubt: false,
-            lacked_memory: false,
+            lacked: None,
             rss_growth,
         };
         self.tell(PoolNews::Finished(Box::new(finished)));
@@ -156,14 +156,14 @@ impl Worker {
         let (dispatch, answer) =
             self.conclude(current, measured, |facts| judge::ended(facts, ending, end));
         let in_doubt = can_run_again && judge::is_in_doubt(&dispatch.call, &answer, end);
-        let lacked_memory = unseen && judge::lacked_memory(&answer, end);
+        let lacked = judge::lacked(&dispatch.call, &answer, end).filter(|_| unseen);
         self.tell(PoolNews::Finished(Box::new(Finished {
             worker: self.number,
             dispatch,
             answer,
             lives: false,
             in_doubt,
-            lacked_memory,
+            lacked,
             rss_growth: None,
         })));
     }

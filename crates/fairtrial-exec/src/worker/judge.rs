@@ -15,7 +15,7 @@ use crate::event::ExitReason;
 use crate::measuring::Count;
 use crate::metrics::{Margin, Metrics, PeakSource, WaitSource};
 use crate::outcome::{EncodedValue, ErrorReport, Exit, KilledBy, Outcome};
-use crate::protocol::launcher::{Cause, CpuUse, End};
+use crate::protocol::launcher::{Cause, CpuUse, End, Shared};
 use crate::sandbox::{Level, Means, in_force};
 use crate::spill::{Body, SettleError};
 use crate::value::{self, Value};
@@ -76,9 +76,39 @@ pub(crate) fn is_in_doubt(call: &Call, answer: &Answer, end: &End) -> bool {
     outcome.verdict == Verdict::Timeout && used_too_much(call, end.cpu_use) && was_shared
 }
 
+/// What a call may have failed for want of, for all that is known, though it was within its own limits: beside others it
+/// is not judged.
+pub(crate) fn lacked(call: &Call, answer: &Answer, end: &End) -> Option<Shared> {
+    if lacked_memory(answer, end) {
+        return Some(Shared::Memory);
+    }
+    let shortage = end.shortage.filter(|_| call.sandbox.level > Level::None)?;
+    let may_come_of_it = match answer {
+        Ok(outcome) => match outcome.verdict {
+            Verdict::Timeout => shortage == Shared::FileLock,
+            Verdict::SetupFailed
+            | Verdict::Signal
+            | Verdict::Exit
+            | Verdict::Exception
+            | Verdict::BadResult
+            | Verdict::NoResult => shortage != Shared::FileLock,
+            Verdict::Ok
+            | Verdict::Cancelled
+            | Verdict::CpuLimit
+            | Verdict::MemoryLimit
+            | Verdict::OutputLimit
+            | Verdict::DiskLimit
+            | Verdict::ProcessLimit
+            | Verdict::Forbidden => false,
+        },
+        Err(_) => shortage == Shared::ScratchDisk, // large values go there, too
+    };
+    may_come_of_it.then_some(shortage)
+}
+
 /// Whether the kernel ended any of its processes because the host, not the call, was out of memory: what the rest of them
 /// answered may come of that.
-pub(crate) fn lacked_memory(answer: &Answer, end: &End) -> bool {
+fn lacked_memory(answer: &Answer, end: &End) -> bool {
     let leaf = end.leaf.as_ref();
     let lost_some = leaf.is_some_and(|leaf| leaf.host_memory && !leaf.memory_limit);
     match answer {
@@ -223,7 +253,7 @@ pub(crate) fn exit_of(status: i32) -> Exit {
 
 fn stopped(cause: Cause) -> Verdict {
     match cause {
-        Cause::Cancelled | Cause::Done | Cause::Retired => Verdict::Cancelled,
+        Cause::Cancelled | Cause::Done | Cause::Failed | Cause::Retired => Verdict::Cancelled,
         Cause::Timeout => Verdict::Timeout,
         Cause::CpuLimit => Verdict::CpuLimit,
         Cause::MemoryLimit => Verdict::MemoryLimit,

@@ -191,6 +191,7 @@ fn from_launcher() -> Vec<FromLauncher> {
     let task = TaskId(9);
     let end = End {
         host_memory: false,
+        shortage: None,
         status: 9,
         at_ns: 1,
         user_ns: 2,

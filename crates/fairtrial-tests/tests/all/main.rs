@@ -67,6 +67,7 @@ mod report;
 mod results;
 mod rivals;
 mod sandbox;
+mod shortages;
 mod shutdown;
 mod store;
 mod streams;

@@ -79,6 +79,7 @@ fn timed_out(wait_ns: u64, tried_alone: bool) -> Answer {
 fn used(used_ns: u64, shared: bool) -> End {
     End {
         host_memory: false,
+        shortage: None,
         status: 0,
         at_ns: 0,
         user_ns: 0,
@@ -124,6 +125,53 @@ fn a_call_that_lost_processes_to_the_hosts_want_of_memory_lacked_memory_whatever
         &Err(EngineError::HostMemory),
         &used(0, false)
     ));
+}
+
+/// FA-5, FA-8: what ended well, or at a limit of its own, did not end because of others.
+#[test]
+fn only_what_may_come_of_a_shortage_is_run_again() {
+    let mut call = Call::command(["true"]);
+    call.sandbox.level = Level::Limits;
+    let answer = |verdict| timed_out(0, false).map(|outcome| Outcome { verdict, ..outcome });
+    let end = |shortage| End {
+        shortage,
+        ..used(0, false)
+    };
+    let by = |shortage: Shared| -> Vec<Verdict> {
+        let lacks = |verdict: &Verdict| {
+            let lacked = lacked(&call, &answer(*verdict), &end(Some(shortage)));
+            assert!(lacked.is_none_or(|lacked| lacked == shortage));
+            lacked.is_some()
+        };
+        Verdict::ALL.into_iter().filter(lacks).collect()
+    };
+    let failures = [
+        Verdict::SetupFailed,
+        Verdict::Signal,
+        Verdict::Exit,
+        Verdict::Exception,
+        Verdict::BadResult,
+        Verdict::NoResult,
+    ];
+    assert_eq!(by(Shared::TcpPorts), failures);
+    assert_eq!(by(Shared::FileLock), [Verdict::Timeout]);
+    let failed = answer(Verdict::Exception);
+    assert_eq!(lacked(&call, &failed, &end(None)), None);
+    let no_room = || {
+        Err(EngineError::Spill {
+            needed: 2,
+            free: 1,
+            dir: "/".into(),
+        })
+    };
+    let full = end(Some(Shared::ScratchDisk));
+    assert_eq!(lacked(&call, &no_room(), &full), Some(Shared::ScratchDisk));
+    assert_eq!(
+        lacked(&call, &no_room(), &end(Some(Shared::UdpPorts))),
+        None
+    );
+    call.sandbox.level = Level::None;
+    assert_eq!(lacked(&call, &failed, &full), None);
 }
 
 /// FA-15: a run beside others is in doubt, one alone only if it was not alone after all; and none that slept.

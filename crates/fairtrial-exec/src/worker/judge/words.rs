@@ -106,7 +106,7 @@ impl Facts<'_> {
                     format!("it had more processes than the limit of {limit}"),
                 )
             }
-            Cause::Cancelled | Cause::Done | Cause::Retired => {
+            Cause::Cancelled | Cause::Done | Cause::Failed | Cause::Retired => {
                 ErrorReport::new("Cancelled", "the caller cancelled it")
             }
             Cause::Misbehaved => ErrorReport::new("BadResult", "it broke the protocol"),
