@@ -117,6 +117,8 @@ struct InForceRecord {
     digest: String,
     #[serde(default, skip_serializing_if = "is_default")]
     weak: Vec<MechanismRecord>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    shared_memory: Vec<String>,
     /// In the order of [`Counters`].
     #[serde(default, skip_serializing_if = "is_default")]
     counters: [Option<u64>; 6],
@@ -397,6 +399,7 @@ impl InForceRecord {
                     hint: mechanism.hint.to_owned(),
                 })
                 .collect(),
+            shared_memory: in_force.shared_memory.clone(),
             counters: [
                 counters.voluntary_switches,
                 counters.involuntary_switches,
@@ -440,6 +443,7 @@ impl InForceRecord {
             on_missing: self.on_missing.parse().ok()?,
             mode: known(&self.mode),
             mechanisms: weak.collect::<Option<_>>()?,
+            shared_memory: self.shared_memory.clone(),
             counters: Counters {
                 voluntary_switches,
                 involuntary_switches,

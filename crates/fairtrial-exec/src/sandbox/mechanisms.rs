@@ -51,6 +51,9 @@ pub(crate) fn in_force(call: &Call, mode: Mode, means: &Means) -> InForce {
         on_missing: sandbox.on_missing,
         mode: mode.name(),
         mechanisms,
+        shared_memory: call
+            .python()
+            .map_or(Vec::new(), |terms| terms.preload_shared.clone()),
         counters: Counters::default(),
         elsewhere: None,
     }

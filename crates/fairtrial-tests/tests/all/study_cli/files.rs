@@ -26,7 +26,7 @@ fn study(agent: &str, more: &str) -> Shell {
     shell
 }
 
-/// FA-21, SF-6: as calls have it, its paths relative to the file.
+/// RE-14, SF-6: as calls have it, its paths relative to the file.
 #[test]
 fn a_sandbox_may_be_a_mapping() {
     let agent = "    python: agent.py:go\n    sandbox: {level: limits, on_missing: degrade, write: [data]}\n";
@@ -90,7 +90,7 @@ fn an_unset_variable_is_told_before_and_after() {
     );
 }
 
-/// FA-21: a level of numbers is called by its value.
+/// RE-14: a level of numbers is called by its value.
 #[test]
 fn a_contrast_names_levels_by_their_values() {
     let agent = "    {source: 'def f(run): return {\"output\": {\"v\": run[\"replicate\"] % 2}}', function: f}\n";
