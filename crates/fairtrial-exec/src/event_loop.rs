@@ -30,7 +30,6 @@ pub(crate) fn on_guarded_thread<F: Future<Output = ()>>(
     let thread = std::thread::Builder::new().name(name.to_owned());
     let thread = thread.spawn(move || {
         let runtime = builder()
-            .on_thread_park(foreign_host::check_loop)
             .on_thread_unpark(foreign_host::check_loop)
             .build_local(LocalOptions::default());
         let mut _ends = None;

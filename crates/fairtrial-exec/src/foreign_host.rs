@@ -75,7 +75,7 @@ impl Guard {
 
     /// Whether the loop can be woken. To be asked before each time.
     pub(crate) fn is_sound(self: &Arc<Self>) -> bool {
-        self.expect_of(|it| it.of_loop.are_ours())
+        self.expect_of(|it| it.of_loop.can_be_woken())
     }
 
     fn is_whole(self: &Arc<Self>) -> bool {
@@ -226,7 +226,8 @@ pub(crate) async fn looking<T>(wait: impl Future<Output = T>) -> T {
     }
 }
 
-/// Before the loop waits, and before it goes on: does not return if its own descriptors are lost.
+/// Before the loop goes on after it has waited: does not return if its own descriptors are lost. Should they be lost
+/// between this and the next wait, that panics, which comes to the same (see [`stop_instead_of_panicking`]).
 pub(crate) fn check_loop() {
     go_on_if(Guard::is_sound);
 }

@@ -192,7 +192,7 @@ fn outcome(value: Vec<u8>, output: usize) -> Outcome {
             effective: Level::None,
             mode: "fresh",
             mechanisms: vec![Mechanism::new("memory", State::Sampled, "rss of the tree")],
-            shared_memory: vec!["json".into()],
+            preload_shared: vec!["json".into()],
             counters: Counters {
                 minor_faults: Some(3),
                 ..Counters::default()

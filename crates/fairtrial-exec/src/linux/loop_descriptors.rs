@@ -52,20 +52,24 @@ impl LoopDescriptors {
                 found.wakers = watched.into_iter().filter(|fd| *fd != number).collect();
             }
         }
+        found.epolls.sort_unstable(); // the one that is waited on was there first
         match found.epolls.is_empty() || found.wakers.is_empty() {
             true => Err(io::ErrorKind::NotFound.into()),
             false => Ok(found),
         }
     }
 
-    /// Whether each epoll still has each waker: the kernel knows what is watched by file and number, and answers `EEXIST`
-    /// only if both are what they were.
+    /// Whether the loop can wait and be woken: the kernel knows what is watched by file and number, and answers `EEXIST`
+    /// only if both are what they were. One system call.
+    pub(crate) fn can_be_woken(&self) -> bool {
+        is_watched(number(&self.epolls[0]), number(&self.wakers[0]))
+    }
+
+    /// The same of every number.
     pub(crate) fn are_ours(&self) -> bool {
-        let pairs = self.epolls.iter();
-        pairs.into_iter().all(|epoll| {
-            self.wakers
-                .iter()
-                .all(|waker| is_watched(number(epoll), number(waker)))
+        self.epolls.iter().all(|epoll| {
+            let mut wakers = self.wakers.iter();
+            wakers.all(|waker| is_watched(number(epoll), number(waker)))
         })
     }
 }
@@ -134,7 +138,7 @@ mod tests {
     fn a_loop_knows_its_descriptors_and_whether_they_were_closed_or_replaced() {
         let runtime = crate::event_loop::of_this_thread().unwrap();
         let found = runtime.block_on(async { LoopDescriptors::find().unwrap() });
-        assert!(found.are_ours());
+        assert!(found.are_ours() && found.can_be_woken());
         let other = in_loop(|| LoopDescriptors::find().unwrap());
         assert!(!other.are_ours(), "its loop is gone");
         let foreign = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
@@ -142,7 +146,7 @@ mod tests {
             epolls: vec![foreign.as_raw_fd()],
             wakers: found.wakers.clone(),
         };
-        assert!(!replaced.are_ours(), "another epoll");
+        assert!(!replaced.are_ours() && !replaced.can_be_woken());
         let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", foreign.as_raw_fd()));
         assert!(!info.unwrap().contains("tfd"), "it was left as it was");
     }

@@ -51,7 +51,7 @@ pub(crate) fn in_force(call: &Call, mode: Mode, means: &Means) -> InForce {
         on_missing: sandbox.on_missing,
         mode: mode.name(),
         mechanisms,
-        shared_memory: call
+        preload_shared: call
             .python()
             .map_or(Vec::new(), |terms| terms.preload_shared.clone()),
         counters: Counters::default(),

@@ -101,7 +101,7 @@ pub struct InForce {
     /// What was in force, the weak spots included.
     pub mechanisms: Vec<Mechanism>,
     /// Preloaded modules whose memory the call shared with others, as it was asked to.
-    pub shared_memory: Vec<String>,
+    pub preload_shared: Vec<String>,
     /// What the kernel counted.
     pub counters: Counters,
     /// The digest as another machine gave it, which also has the mechanisms that are not listed here.
@@ -153,8 +153,8 @@ impl InForce {
             "mechanisms": named(self.weak()),
             "counters": self.counters.to_json(),
         });
-        if !self.shared_memory.is_empty() {
-            object["shared_memory"] = self.shared_memory.clone().into();
+        if !self.preload_shared.is_empty() {
+            object["preload_shared"] = self.preload_shared.clone().into();
         }
         object
     }
@@ -211,7 +211,7 @@ impl InForce {
             on_missing,
             mode,
             mechanisms,
-            shared_memory,
+            preload_shared,
             counters: _,
             elsewhere: _,
         } = self;
@@ -223,7 +223,7 @@ impl InForce {
                 &other.mode,
             )
             && *mechanisms == other.mechanisms
-            && *shared_memory == other.shared_memory
+            && *preload_shared == other.preload_shared
     }
 
     fn digest_on(&self, machine: &Machine) -> String {
@@ -233,7 +233,7 @@ impl InForce {
             on_missing,
             mode,
             mechanisms,
-            shared_memory,
+            preload_shared,
             counters: _, // they differ from call to call
             elsewhere: _,
         } = self;
@@ -253,8 +253,8 @@ impl InForce {
             let (state, errno) = (state.name(), errno.unwrap_or_default());
             hash.update(format!("{name}\t{state}\t{via}\t{errno}\t{hint}\n"));
         }
-        for module in shared_memory {
-            hash.update(format!("shared_memory\t{module}\n"));
+        for module in preload_shared {
+            hash.update(format!("preload_shared\t{module}\n"));
         }
         let bytes = hash.finalize();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -308,7 +308,7 @@ mod tests {
                     ..Mechanism::new("userns", State::Unavailable, "no namespaces")
                 },
             ],
-            shared_memory: Vec::new(),
+            preload_shared: Vec::new(),
             elsewhere: None,
             counters: Counters::default(),
         }

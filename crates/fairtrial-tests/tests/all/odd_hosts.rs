@@ -58,6 +58,13 @@ const HOSTS: &[(&str, By, &str, &[&str], Strict)] = &[
         AsFound,
     ),
     (
+        "24 descriptors",
+        Each,
+        "ulimit -n 24; exec \"$@\"",
+        &[],
+        AsFound,
+    ),
+    (
         "a small stack",
         Each,
         "ulimit -s 512; exec \"$@\"",

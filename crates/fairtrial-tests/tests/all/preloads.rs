@@ -202,7 +202,7 @@ def f():
         python.preload_shared = vec!["theirs".into()];
         for number in 1..4 {
             let outcome = story.run(call.clone()).await;
-            let told = &outcome.in_force.shared_memory;
+            let told = &outcome.in_force.preload_shared;
             assert_eq!(*told, ["theirs"], "{level}");
             assert_eq!(json(&outcome), j!([1, number]), "{level}");
         }
@@ -210,8 +210,8 @@ def f():
         python.preload_shared.clear();
         let outcome = story.run(call).await;
         assert_eq!(json(&outcome), j!([1, 1]), "{level}: another interpreter");
-        assert!(outcome.in_force.shared_memory.is_empty(), "{level}");
-        assert!(outcome.in_force.to_json()["shared_memory"].is_null());
+        assert!(outcome.in_force.preload_shared.is_empty(), "{level}");
+        assert!(outcome.in_force.to_json()["preload_shared"].is_null());
     }
     story.end().await;
 }
@@ -234,7 +234,7 @@ def f():
         for number in 1..3 {
             let outcome = story.run(call.clone()).await;
             assert_eq!(json(&outcome), j!(number), "{level}: {outcome:?}");
-            let told = &outcome.in_force.to_json()["shared_memory"];
+            let told = &outcome.in_force.to_json()["preload_shared"];
             assert_eq!(*told, j!(["huge"]), "{level}");
         }
     }
