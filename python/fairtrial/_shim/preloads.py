@@ -204,7 +204,7 @@ def _shared_objects():
 
 
 def find_shared_memory(allowed=()):
-    """What calls would share because a preload mapped it so that it can be written to, but for the objects `allowed`."""
+    """What calls would share because a preload mapped it so that it can be written to, without what is `allowed`."""
     found = {}
     for key, mappings in _shared_objects().items():
         if key in allowed:
@@ -260,10 +260,9 @@ def _is_of_device(path):
 
 def _refusal(path, size, why):
     return (
-        "calls would share the memory `%s` (%d KiB), and %s; map it where it is used, read-only, or as a private copy, or let "
-        "calls share it (`preload_shared`)"
-        % (path or "without a name", size >> 10, why)
-    )
+        "calls would share the memory `%s` (%d KiB), and %s; map it where it is used, read-only, or as a private copy, "
+        "or let calls share it (`preload_shared`)"
+    ) % (path or "without a name", size >> 10, why)
 
 
 # -- generators of random numbers
