@@ -226,7 +226,7 @@ pub(crate) async fn looking<T>(wait: impl Future<Output = T>) -> T {
     }
 }
 
-/// Before the loop goes on after it has waited: does not return if its own descriptors are lost. Should they be lost
+/// Before the loop goes on after it has waited, and before writes: does not return if its own descriptors are lost. Should they be lost
 /// between this and the next wait, that panics, which comes to the same (see [`stop_instead_of_panicking`]).
 pub(crate) fn check_loop() {
     go_on_if(Guard::is_sound);

@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
-use rustix::fs::{Stat, fstat};
+use rustix::fs::{MemfdFlags, Stat, fstat, memfd_create};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
@@ -19,6 +20,18 @@ pub(crate) struct LoopDescriptors {
     epolls: Vec<RawFd>,
     /// What another thread writes to in order to wake it.
     wakers: Vec<RawFd>,
+    /// Opened for this alone: other files may have these numbers and watch each other, but none is this one.
+    sentinel: ManuallyDrop<OwnedFd>,
+    identity: Option<FileIdentity>,
+}
+
+impl Drop for LoopDescriptors {
+    fn drop(&mut self) {
+        if self.has_sentinel() {
+            // SAFETY: it is not used again.
+            unsafe { ManuallyDrop::drop(&mut self.sentinel) };
+        }
+    }
 }
 
 impl LoopDescriptors {
@@ -28,9 +41,12 @@ impl LoopDescriptors {
         let mark = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let mark = readiness::watch(mark)?;
         let number = mark.get_ref().as_raw_fd();
+        let sentinel = memfd_create("fairtrial-sentinel", MemfdFlags::CLOEXEC)?;
         let mut found = Self {
             epolls: Vec::new(),
             wakers: Vec::new(),
+            identity: FileIdentity::of(sentinel.as_raw_fd()),
+            sentinel: ManuallyDrop::new(sentinel),
         };
         for entry in fs::read_dir("/proc/self/fd")?.flatten() {
             let is_epoll = fs::read_link(entry.path())
@@ -59,18 +75,23 @@ impl LoopDescriptors {
         }
     }
 
-    /// Whether the loop can wait and be woken: the kernel knows what is watched by file and number, and answers `EEXIST`
-    /// only if both are what they were. One system call.
+    /// Whether the loop can wait and be woken: the kernel answers `EEXIST` only if what has the one number watches what has
+    /// the other. Two system calls.
     pub(crate) fn can_be_woken(&self) -> bool {
-        is_watched(number(&self.epolls[0]), number(&self.wakers[0]))
+        self.has_sentinel() && is_watched(number(&self.epolls[0]), number(&self.wakers[0]))
+    }
+
+    fn has_sentinel(&self) -> bool {
+        FileIdentity::of(self.sentinel.as_raw_fd()) == self.identity
     }
 
     /// The same of every number.
     pub(crate) fn are_ours(&self) -> bool {
-        self.epolls.iter().all(|epoll| {
-            let mut wakers = self.wakers.iter();
-            wakers.all(|waker| is_watched(number(epoll), number(waker)))
-        })
+        self.has_sentinel()
+            && self.epolls.iter().all(|epoll| {
+                let mut wakers = self.wakers.iter();
+                wakers.all(|waker| is_watched(number(epoll), number(waker)))
+            })
     }
 }
 
@@ -126,7 +147,7 @@ pub(crate) fn disconnect(socket: RawFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+    use std::os::fd::{FromRawFd, IntoRawFd};
 
     fn in_loop<T>(work: impl FnOnce() -> T) -> T {
         let runtime = crate::event_loop::of_this_thread().unwrap();
@@ -137,16 +158,13 @@ mod tests {
     #[test]
     fn a_loop_knows_its_descriptors_and_whether_they_were_closed_or_replaced() {
         let runtime = crate::event_loop::of_this_thread().unwrap();
-        let found = runtime.block_on(async { LoopDescriptors::find().unwrap() });
+        let mut found = runtime.block_on(async { LoopDescriptors::find().unwrap() });
         assert!(found.are_ours() && found.can_be_woken());
         let other = in_loop(|| LoopDescriptors::find().unwrap());
         assert!(!other.are_ours(), "its loop is gone");
         let foreign = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
-        let replaced = LoopDescriptors {
-            epolls: vec![foreign.as_raw_fd()],
-            wakers: found.wakers.clone(),
-        };
-        assert!(!replaced.are_ours() && !replaced.can_be_woken());
+        found.epolls = vec![foreign.as_raw_fd()];
+        assert!(!found.are_ours() && !found.can_be_woken(), "another epoll");
         let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", foreign.as_raw_fd()));
         assert!(!info.unwrap().contains("tfd"), "it was left as it was");
     }

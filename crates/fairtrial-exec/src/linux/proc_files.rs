@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 
-use crate::foreign_host::Held;
+use crate::foreign_host::{Held, check_loop};
 use crate::linux::proc_status::{Stat, Status, malformed, parse_statm};
 use crate::linux::proc_tree::{children, kernel_lists_children, parse_list};
 
@@ -58,6 +58,7 @@ impl ProcFiles {
 
     /// Makes what is resident now the peak, from which it can only rise again.
     pub fn reset_peak(&self) -> io::Result<()> {
+        check_loop(); // what is written would be found in a file of the host
         retry_on_intr(|| pwrite(&self.clear_refs, b"5", 0))?;
         Ok(())
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::foreign_host::Held;
+use crate::foreign_host::{Held, check_all};
 
 /// Between two tries when the descriptors are used up.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -58,6 +58,11 @@ fn register(fd: OwnedFd, interest: Interest) -> io::Result<Watched> {
     let held = Held::new(&fd);
     // SAFETY: an `OwnedFd` is open until it is dropped, always gives the same number, and the loop's registration goes
     // before it does, so that the number is never somebody else's while it is watched.
-    let fd = unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(io::Error::from)?;
+    let registered = unsafe { AsyncFd::register_with_interest(fd, interest) };
+    let fd = registered.map_err(|error| {
+        let error = io::Error::from(error);
+        check_all(); // what the loop registers by may be gone
+        error
+    })?;
     Ok(Watched { _held: held, fd })
 }

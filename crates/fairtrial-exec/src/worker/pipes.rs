@@ -9,7 +9,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::Interest;
 
 use crate::capture::{Capture, Captured};
-use crate::foreign_host::check_after;
+use crate::foreign_host::{check_after, check_loop};
 use crate::linux::readiness::{self, Watched};
 use crate::listener::{Stream, Tap};
 
@@ -162,6 +162,7 @@ impl Input {
         let Ok(mut ready) = self.pipe.writable().await else {
             return true;
         };
+        check_loop(); // what is written would be found in a file of the host
         match rustix::io::write(self.pipe.get_ref(), &bytes[self.written..]) {
             Ok(count) => {
                 self.written += count;
