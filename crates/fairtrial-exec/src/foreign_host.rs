@@ -168,7 +168,11 @@ impl Held {
         let fd = fd.as_fd().as_raw_fd();
         Self(here().map(|guard| {
             if let Some(identity) = FileIdentity::of(fd) {
-                lock(&guard.held).insert(fd, identity);
+                let held_before = lock(&guard.held).insert(fd, identity);
+                if held_before.is_some() {
+                    guard.lose(); // the number was free again: its owner here did not close it
+                    stop();
+                }
             }
             (guard, fd)
         }))
