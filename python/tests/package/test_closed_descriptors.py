@@ -208,7 +208,7 @@ with ft.Executor(2) as executor:
 
 @pytest.mark.parametrize("isolation", ["fresh", "reuse"])
 def test_all_closed_in_the_middle_of_many_calls(tmp_path, isolation):
-    """FA-13: each call has its value or the error. What the engine was doing that very moment may reach a host's file."""
+    """FA-13: each call has its value or the error."""
     body = """
 with ft.Executor(4, isolation=sys.argv[1]) as executor:
     calls = [executor.submit(double, 21) for _ in range(100)]
