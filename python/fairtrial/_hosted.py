@@ -48,6 +48,7 @@ class Binder:
                 "python": sys.executable,
                 "python_path": [],
                 "preload": ["cloudpickle"],  # a fresh process would import it each time
+                "preload_shared": [],
                 "isolation": "fresh",  # the binding's options say otherwise
                 "result": "data",
                 "host": of_host(),

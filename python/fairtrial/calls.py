@@ -118,6 +118,7 @@ class Call:
     python: str | None
     python_path: tuple[str, ...]
     preload: tuple[str, ...]
+    preload_shared: tuple[str, ...]
     isolation: str
     result: str
     env: Mapping[str, str | None]
@@ -147,6 +148,7 @@ class Call:
         python: str | os.PathLike[str] | None = None,
         python_path: Iterable[str | os.PathLike[str]] = (),
         preload: Iterable[str] = (),
+        preload_shared: Iterable[str] = (),
         isolation: str = "fresh",
         result: str = "data",
         env: Mapping[str, str | None] | None = None,
@@ -173,6 +175,7 @@ class Call:
         put(self, "python", check_path("python", python))
         put(self, "python_path", check_paths("python_path", python_path))
         put(self, "preload", check_texts("preload", preload))
+        put(self, "preload_shared", check_texts("preload_shared", preload_shared))
         put(self, "isolation", check_text("isolation", isolation))
         put(self, "result", check_text("result", result))
         put(self, "env", check_env(env))
@@ -211,6 +214,7 @@ class Call:
             "python": self.python if self.python is not None else sys.executable or "python3",
             "python_path": list(self.python_path),
             "preload": list(self.preload),
+            "preload_shared": list(self.preload_shared),
             "isolation": self.isolation,
             "result": self.result,
             "host": None,

@@ -58,6 +58,7 @@ class Executor(concurrent.futures.Executor):
         limits: Limits | Mapping[str, Any] | None = None,
         sandbox: str | Mapping[str, Any] | None = None,
         preload: Iterable[str] = (),
+        preload_shared: Iterable[str] = (),
         env: Mapping[str, str | None] | Literal["inherit"] | None = None,
         initializer: Callable[..., object] | None = None,
         initargs: tuple[Any, ...] = (),
@@ -78,7 +79,7 @@ class Executor(concurrent.futures.Executor):
         refuse_unknown(Executor, unknown)
         _check_pool_options(max_workers, initializer, max_tasks_per_child, mp_context)
         given = {"isolation": isolation, "timeout": timeout, "limits": limits, "sandbox": sandbox, "preload": preload}
-        given |= {"env": env, "result": result, "echo": echo}
+        given |= {"preload_shared": preload_shared, "env": env, "result": result, "echo": echo}
         arguments = tuple(check_items("initargs", initargs))
         self._terms = _Terms(
             **_checked(given),
@@ -103,6 +104,7 @@ class Executor(concurrent.futures.Executor):
         echo: bool = _AS_BEFORE,
         isolation: Literal["reuse", "fresh"] = _AS_BEFORE,
         preload: Iterable[str] = _AS_BEFORE,
+        preload_shared: Iterable[str] = _AS_BEFORE,
         sandbox: str | Mapping[str, Any] | None = _AS_BEFORE,
         result: Literal["pickle", "data"] = _AS_BEFORE,
         **unknown: NoReturn,
@@ -116,7 +118,7 @@ class Executor(concurrent.futures.Executor):
         """
         refuse_unknown(Executor.options, unknown)
         given: dict[str, Any] = {"timeout": timeout, "limits": limits, "env": env, "echo": echo, "isolation": isolation}
-        given |= {"preload": preload, "sandbox": sandbox, "result": result}
+        given |= {"preload": preload, "preload_shared": preload_shared, "sandbox": sandbox, "result": result}
         changed = {name: value for name, value in given.items() if value is not _AS_BEFORE}
         other = Executor.__new__(Executor)
         other._pool = self._pool
@@ -255,6 +257,7 @@ class _Terms:
                 "python_path": [],
                 # A call by value needs it, and a fresh process would import it each time.
                 "preload": [*given["preload"], *(["cloudpickle"] if self.isolation == "fresh" else [])],
+                "preload_shared": list(given["preload_shared"]),
                 "isolation": self.isolation,
                 "result": given["result"],
                 "host": of_host(given["initializer"], logging),
@@ -285,6 +288,7 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         "env": lambda _, value: value if value == "inherit" else check_env(value),
         "echo": check_flag,
         "preload": check_texts,
+        "preload_shared": check_texts,
         "isolation": check_text,
         "sandbox": lambda _, value: as_sandbox(value),
         "result": check_text,

@@ -39,6 +39,7 @@ _EXECUTOR_OPTIONS = (
     "limits",
     "sandbox",
     "preload",
+    "preload_shared",
     "env",
     "python",
     "echo",

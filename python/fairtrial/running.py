@@ -27,6 +27,7 @@ class CodeOptions(TypedDict, total=False):
     python: str | os.PathLike[str] | None
     python_path: Iterable[str | os.PathLike[str]]
     preload: Iterable[str]
+    preload_shared: Iterable[str]
     isolation: str
     result: str
     env: Mapping[str, str | None] | None

@@ -24,12 +24,12 @@ def f():
 
 
 class Preloads(ShimCase):
-    def preloading(self, **modules):
-        """A zygote that preloaded these modules, in this order."""
+    def preloading(self, sharing=(), **modules):
+        """A zygote that preloaded these modules, in this order; the memory of those `sharing` stays shared."""
         directory = self.directory()
         for name, text in modules.items():
             Path(directory, name + ".py").write_text(dedent(text))
-        zygote = Zygote(self.python, list(modules), {"PYTHONPATH": directory})
+        zygote = Zygote(self.python, list(modules), {"PYTHONPATH": directory}, preload_shared=list(sharing))
         self.addCleanup(zygote.end)
         return zygote
 
@@ -148,6 +148,20 @@ class Preloads(ShimCase):
             return found
         """
         self.assertEqual(self.values(zygote, source), [(5, 7, b"xxx", True)] * 3)
+
+    def test_shared_memory_of_a_named_preload_stays_shared(self):
+        """FA-3: the memory is that of the first module whose import mapped it."""
+        text = "import mmap\nCOUNTER = mmap.mmap(-1, 4096)"
+        zygote = self.preloading(sharing=["second"], first=text, second="import first\n" + text, third=text)
+        source = """
+            import first, second, third
+
+            def f():
+                for module in (first, second, third):
+                    module.COUNTER[0] += 1
+                return [module.COUNTER[0] for module in (first, second, third)]
+        """
+        self.assertEqual(self.values(zygote, source), [[1, 1, 1], [1, 2, 1], [1, 3, 1]])
 
     def test_children_of_a_call_still_share_that_memory_with_it(self):
         """FA-3"""

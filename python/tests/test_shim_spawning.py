@@ -58,33 +58,33 @@ def f():
 
 class Spawning(ShimCase):
     def test_children_of_a_pool_find_a_function_of_the_source(self):
-        """PY-29"""
+        """RE-14, PY-29"""
         for kind in ("fork", "spawn", "forkserver"):
             self.assertEqual(self.run_source(POOL, kind).value, [0, 1, 4], kind)
 
     def test_a_preloaded_multiprocessing_finds_it_too(self):
-        """PY-29"""
+        """RE-14, PY-29"""
         zygote = self.zygote_with("multiprocessing.spawn")
         self.assertEqual(zygote.worker().source(POOL, "spawn").value, [0, 1, 4])
 
     def test_classes_and_errors_travel_both_ways(self):
-        """PY-29"""
+        """RE-14, PY-29"""
         for kind in ("spawn", "forkserver"):
             self.assertEqual(self.run_source(FUTURES, kind).value, ([2, 4], "ValueError('negative')"))
 
     def test_a_child_of_a_child_finds_it_too(self):
-        """PY-29"""
+        """RE-14, PY-29"""
         self.assertEqual(self.run_source(NESTED).value, "__candidate__")
 
     def test_each_call_of_a_reused_worker_sends_its_own_source(self):
-        """PY-29"""
+        """RE-14, PY-29"""
         worker = self.worker()
         other = POOL.replace("x * x", "x + 10")
         for source, expected in ((POOL, [0, 1, 4]), (other, [10, 11, 12]), (POOL, [0, 1, 4])):
             self.assertEqual(worker.source(source, "spawn", reuse=True).value, expected)
 
     def test_what_a_child_could_not_find_is_an_exception_at_once(self):
-        """PY-29"""
+        """RE-14, PY-29"""
         source = POOL.replace("square, range(3)", "lambda x: x, range(3)")
         self.assertRegex(self.error_of(source, "spawn")["type"], "PicklingError|AttributeError")
 

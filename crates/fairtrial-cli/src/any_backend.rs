@@ -56,6 +56,14 @@ impl AnyBackend {
         ))))
     }
 
+    /// As [`engine::spare_a_loop`], if calls run on this machine.
+    pub(crate) fn spare_a_loop(&self) -> Result<(), Failure> {
+        match self {
+            Self::Local(backend) => engine::spare_a_loop(backend),
+            Self::Redis(_) => Ok(()),
+        }
+    }
+
     /// Whether it is this machine.
     pub(crate) fn is_local(url: Option<&str>) -> bool {
         matches!(url, None | Some("local"))

@@ -109,6 +109,9 @@ pub(crate) struct PythonArgs {
     /// Trusted module to import before the call; may be repeated
     #[arg(long, value_name = "MODULE")]
     pub(crate) preload: Vec<String>,
+    /// Module among those of `--preload` whose shared memory stays shared by all calls; may be repeated
+    #[arg(long, value_name = "MODULE")]
+    pub(crate) preload_shared: Vec<String>,
 }
 
 /// On which terms a call runs.

@@ -33,7 +33,7 @@ const COMMON_KEYS: [&str; 10] = [
     "capture_bytes",
 ];
 /// Keys of a function in source text.
-const PYTHON_KEYS: [&str; 10] = [
+const PYTHON_KEYS: [&str; 11] = [
     "source",
     "file",
     "function",
@@ -43,6 +43,7 @@ const PYTHON_KEYS: [&str; 10] = [
     "python_path",
     "isolation",
     "preload",
+    "preload_shared",
     "result",
 ];
 /// Keys of a command.
@@ -164,6 +165,9 @@ impl CallReader {
         }
         if let Some(preload) = object.get("preload") {
             terms.preload = preload.strings()?;
+        }
+        if let Some(shared) = object.get("preload_shared") {
+            terms.preload_shared = shared.strings()?;
         }
         if let Some(isolation) = object.get("isolation") {
             terms.isolation = isolation.named()?;

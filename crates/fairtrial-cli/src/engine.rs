@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use fairtrial_exec::event_loop;
 use fairtrial_exec::linux::cgroup::Below;
-use fairtrial_exec::{Backend, LocalConfig, Sandbox, Shutdown};
+use fairtrial_exec::linux::spawn::descriptor_limit;
+use fairtrial_exec::{Backend, LocalBackend, LocalConfig, Sandbox, Shutdown};
 
 use crate::failure::Failure;
 
@@ -27,6 +28,14 @@ pub(crate) fn go_below() -> Option<Below> {
     Below::go()
 }
 
+/// Where descriptors are few the engine runs in this thread's event loop, for one of its own takes four.
+pub(crate) fn spare_a_loop(backend: &LocalBackend) -> Result<(), Failure> {
+    if descriptor_limit().is_some_and(|limit| limit < FEWEST_FOR_TWO_LOOPS) {
+        backend.start_here()?;
+    }
+    Ok(())
+}
+
 /// Runs `work` on this thread, with tasks of its own. What still blocks in the background when it ends (a read of a terminal) is left behind.
 pub(crate) fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime =
@@ -35,6 +44,9 @@ pub(crate) fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T
     runtime.shutdown_background();
     result
 }
+
+/// Descriptors with which one more event loop is nothing.
+const FEWEST_FOR_TWO_LOOPS: u64 = 64;
 
 /// How long an engine that was told to stop at once may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);

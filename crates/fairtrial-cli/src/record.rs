@@ -192,6 +192,9 @@ impl Serialize for InForceJson<'_> {
         map.serialize_entry("digest", &self.0.digest())?;
         map.serialize_entry("mechanisms", &MechanismsJson(self.0))?;
         map.serialize_entry("counters", &CountersJson(self.0.counters))?;
+        if !self.0.preload_shared.is_empty() {
+            map.serialize_entry("preload_shared", &self.0.preload_shared)?;
+        }
         map.end()
     }
 }
@@ -324,6 +327,7 @@ mod tests {
                     throttled_ns: Some(1_500_000),
                     ..Counters::default()
                 },
+                preload_shared: vec!["table".into()],
                 ..InForce::default()
             },
             tried_alone: Some(Box::new(FirstRun {

@@ -4,11 +4,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
 
+use crate::foreign_host::{self, Guard};
+
 /// Does `work`; returns when it is done.
 pub(crate) async fn aside(work: impl FnOnce() + Send + 'static) {
     // Shared, for a thread that cannot be had takes with it what it was to do.
     let work = Arc::new(Mutex::new(Some(work)));
     let (theirs, (done, finished)) = (Arc::clone(&work), oneshot::channel::<()>());
+    let done = Done {
+        loop_wakes: Some(done),
+        guard: foreign_host::here(),
+    };
     let thread = std::thread::Builder::new()
         .name("fairtrial-aside".into())
         .spawn(move || {
@@ -21,6 +27,20 @@ pub(crate) async fn aside(work: impl FnOnce() + Send + 'static) {
             thread.join().ok(); // its panic was told by whoever panicked
         }
         Err(_) => take_and_do(&work),
+    }
+}
+
+/// Wakes the loop by being dropped, if that can still be woken.
+struct Done {
+    loop_wakes: Option<oneshot::Sender<()>>,
+    guard: Option<Arc<Guard>>,
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        if self.guard.as_ref().is_some_and(|guard| !guard.is_sound()) {
+            std::mem::forget(self.loop_wakes.take());
+        }
     }
 }
 

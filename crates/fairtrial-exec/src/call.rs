@@ -169,6 +169,8 @@ pub struct PythonTerms {
     pub python_path: Vec<PathBuf>,
     /// Modules imported once by the zygote: the caller's trusted code.
     pub preload: Vec<String>,
+    /// Those among them whose shared memory stays shared by all calls.
+    pub preload_shared: Vec<String>,
     /// One process per call, or a process for many.
     pub isolation: Isolation,
     /// How the value travels.
@@ -200,6 +202,7 @@ impl Default for PythonTerms {
             python: "python3".into(),
             python_path: Vec::new(),
             preload: Vec::new(),
+            preload_shared: Vec::new(),
             isolation: Isolation::Fresh,
             result: ResultFormat::Data,
             host: None,
@@ -466,7 +469,15 @@ impl Call {
                 terms
                     .preload
                     .iter()
-                    .try_for_each(|module| nul("preload", module.as_ref()))
+                    .try_for_each(|module| nul("preload", module.as_ref()))?;
+                let unlisted = |module: &&String| !terms.preload.contains(module);
+                match terms.preload_shared.iter().find(unlisted) {
+                    Some(module) => Err(InvalidCall::new(
+                        "preload_shared",
+                        format!("`{module}` is not a module of `preload`"),
+                    )),
+                    None => Ok(()),
+                }
             }
         }
     }

@@ -26,6 +26,12 @@ pub enum EngineError {
     /// The launcher died while the call was running; the call may have had effects and is not run again.
     #[error("the launcher died while the call was running; what was found of the call was killed")]
     LauncherLost,
+    /// The process that uses the engine closed its descriptors; the call may have had effects and is not run again.
+    #[error(
+        "the engine's descriptors were closed by this process (`os.closerange` or the like) while the call was waiting or \
+         running; what was left of the call was killed"
+    )]
+    DescriptorsClosed,
     /// The host ran out of memory, and the kernel took some of the call's; the call was within its own limit.
     #[error("the host ran out of memory while the call was running, and the kernel ended it")]
     HostMemory,
@@ -130,6 +136,7 @@ impl EngineError {
             Self::InvalidCall(_)
                 | Self::ShutDown
                 | Self::LauncherLost
+                | Self::DescriptorsClosed
                 | Self::Elsewhere { .. }
                 | Self::SpillDir { .. }
                 | Self::CacheDir { .. }

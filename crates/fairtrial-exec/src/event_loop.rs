@@ -3,17 +3,48 @@
 //! No `LocalSet`: what wakes a task of one from outside, as each event of the kernel does, costs two system calls more.
 
 use std::io;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
+use crate::foreign_host::{self, Guard};
+
 /// An event loop of this thread; tasks are started by `spawn_local`.
 pub fn of_this_thread() -> io::Result<LocalRuntime> {
-    Builder::new_current_thread()
-        .enable_all()
-        .thread_name("fairtrial-blocking")
-        .build_local(LocalOptions::default())
+    builder().build_local(LocalOptions::default())
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().thread_name("fairtrial-blocking");
+    builder
+}
+
+/// As [`on_new_thread`], in a process that is somebody else's: what the host does to its descriptors is noticed.
+pub(crate) fn on_guarded_thread<F: Future<Output = ()>>(
+    name: &str,
+    work: impl FnOnce() -> F + Send + 'static,
+) -> io::Result<(JoinHandle<()>, Option<Arc<Guard>>)> {
+    let (made, is_made) = mpsc::channel();
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    let thread = thread.spawn(move || {
+        let runtime = builder()
+            .on_thread_unpark(foreign_host::check_loop)
+            .build_local(LocalOptions::default());
+        let mut _ends = None;
+        match runtime {
+            Ok(runtime) => {
+                let guard = runtime.block_on(async { Guard::here() });
+                _ends = guard.clone().map(Ends); // after the loop, and all that it owns
+                made.send(Ok(guard)).ok(); // it is waited for
+                runtime.block_on(work());
+            }
+            Err(error) => drop(made.send(Err(error))),
+        }
+    })?;
+    let guard = is_made.recv().map_err(io::Error::other)??;
+    Ok((thread, guard))
 }
 
 /// Runs `work` on a thread of its own. What it awaits itself is woken by system calls, its tasks by none.
@@ -32,4 +63,13 @@ pub fn on_new_thread<F: Future<Output = ()>>(
     })?;
     is_made.recv().map_err(io::Error::other)??;
     Ok(thread)
+}
+
+/// Tells of the thread's end, however that comes.
+struct Ends(Arc<Guard>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.ended();
+    }
 }

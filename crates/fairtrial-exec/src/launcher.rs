@@ -13,16 +13,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::fs::MemfdFlags;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use crate::aside::aside;
 use crate::clock::Alarm;
 use crate::error::EngineError;
+use crate::foreign_host;
 use crate::linux::cgroup::Part;
 use crate::linux::packet::{self, Packet};
-use crate::linux::readiness::room;
+use crate::linux::readiness::{Watched, room};
 use crate::linux::socket;
 use crate::protocol::launcher::{FromLauncher, Step, TaskId, ToLauncher, VERSION};
 use process::{LOOK, LauncherProcess};
@@ -49,7 +49,7 @@ pub(crate) enum News {
 pub(crate) struct Launcher(Rc<Inner>);
 
 struct Inner {
-    socket: AsyncFd<OwnedFd>,
+    socket: Watched,
     /// Messages that found the socket full, in order.
     waiting: RefCell<VecDeque<(ToLauncher, Vec<OwnedFd>)>>,
     buffer: RefCell<Vec<u8>>,
@@ -91,8 +91,9 @@ impl Launcher {
         };
         let (ours, theirs) = socket::pair_seqpacket().map_err(|error| failed(error.to_string()))?;
         socket::set_nonblocking(&ours).map_err(|error| failed(error.to_string()))?;
-        let process = run(program, theirs).and_then(LauncherProcess::new);
+        let process = run(program, theirs).map(LauncherProcess::new);
         let process = process.map_err(|error| failed(error.to_string()))?;
+        foreign_host::remember_launcher(process.pid(), &ours);
         let launcher = Self(Rc::new(Inner {
             socket: crate::linux::readiness::watch(ours)
                 .map_err(EngineError::io("watching the launcher's socket"))?,
@@ -105,7 +106,11 @@ impl Launcher {
             wanted: Notify::new(),
             process: RefCell::new(Some(process)),
         }));
-        let answered = tokio::time::timeout(GREETING, launcher.shake_hands(without)).await;
+        let answered = tokio::time::timeout(
+            GREETING,
+            foreign_host::looking(launcher.shake_hands(without)),
+        )
+        .await;
         match answered.unwrap_or_else(|_| Err(format!("it did not answer within {GREETING:?}"))) {
             Ok(()) => Ok(launcher),
             Err(problem) => {
@@ -179,6 +184,7 @@ impl Launcher {
                 // Sent; or the launcher is gone, which `serve` learns from the socket and tells everybody.
                 Ok(()) => drop(waiting.pop_front()),
                 Err(error) => {
+                    foreign_host::check_all();
                     if let Some((message, _)) = waiting.pop_front() {
                         self.unsaid(&message, &error);
                     }
@@ -238,6 +244,7 @@ impl Launcher {
                 }
             }
         }
+        foreign_host::check_all();
         self.0.lost.set(true);
         for (_, news) in self.0.routes.borrow_mut().drain() {
             news.send(News::Lost).ok(); // a task that already ended does not mind
@@ -246,6 +253,7 @@ impl Launcher {
 
     /// While somebody may wait for its word; gives when to look next.
     fn look(&self) -> Option<Instant> {
+        foreign_host::check_all();
         if self.0.routes.borrow().is_empty() {
             return None;
         }
@@ -259,6 +267,9 @@ impl Launcher {
             FromLauncher::Spawned { task, .. } | FromLauncher::Hit { task, .. } => (*task, false),
             FromLauncher::Failed { task, .. } | FromLauncher::Exited { task, .. } => (*task, true),
         };
+        if last {
+            foreign_host::check_all(); // a process ends if its host closes what leads to it
+        }
         let mut routes = self.0.routes.borrow_mut();
         if let Some(news) = routes.get(&task) {
             for upper in fds {
@@ -280,7 +291,12 @@ impl Launcher {
     pub(crate) async fn end(&self) {
         rustix::net::shutdown(self.0.socket.get_ref(), rustix::net::Shutdown::Both).ok(); // it may be gone already
         let process = self.0.process.borrow_mut().take();
-        aside(move || drop(process)).await;
+        let guard = foreign_host::here();
+        aside(move || {
+            drop(process);
+            foreign_host::forget_launcher(guard.as_ref());
+        })
+        .await;
     }
 }
 

@@ -28,6 +28,8 @@ mod event;
 #[cfg(feature = "engine")]
 pub mod event_loop;
 #[cfg(feature = "engine")]
+mod foreign_host;
+#[cfg(feature = "engine")]
 mod hint;
 #[cfg(feature = "engine")]
 mod launcher;

@@ -22,6 +22,8 @@ pub mod freeze;
 pub mod landlock;
 #[cfg(feature = "engine")]
 pub mod lease;
+#[cfg(feature = "engine")]
+pub(crate) mod loop_descriptors;
 pub mod machine_memory;
 #[cfg(feature = "engine")]
 pub mod mapping;
@@ -34,6 +36,7 @@ mod own_mounts;
 pub mod packet;
 pub mod perf;
 pub mod plan;
+#[cfg(feature = "engine")]
 pub mod proc_files;
 pub mod proc_status;
 pub mod proc_tree;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
@@ -61,7 +61,8 @@ const TAP_PIECES: usize = 16;
 /// Takes output as it comes; calls may share one. A slow reader slows who writes, never the engine.
 #[derive(Clone, Debug)]
 pub struct Tap {
-    pieces: mpsc::UnboundedSender<(Stream, Vec<u8>)>,
+    // A plain mutex: held to send a piece, which does not wait.
+    pieces: Arc<Mutex<Option<mpsc::UnboundedSender<(Stream, Vec<u8>)>>>>,
     room: Arc<Semaphore>,
 }
 
@@ -79,10 +80,28 @@ impl Tap {
         let (sender, pieces) = mpsc::unbounded_channel();
         let room = Arc::new(Semaphore::new(TAP_PIECES));
         let tap = Self {
-            pieces: sender,
+            pieces: Arc::new(Mutex::new(Some(sender))),
             room: room.clone(),
         };
         (tap, TapReader { pieces, room })
+    }
+
+    /// Another tap to the same reader, which can be cut by itself.
+    pub(crate) fn branch(&self) -> Self {
+        let sender = self.lock().clone();
+        Self {
+            pieces: Arc::new(Mutex::new(sender)),
+            room: Arc::clone(&self.room),
+        }
+    }
+
+    /// Nothing comes from it any more, whoever has it.
+    pub(crate) fn cut(&self) {
+        self.lock().take();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<mpsc::UnboundedSender<(Stream, Vec<u8>)>>> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Until the reader has caught up.
@@ -92,9 +111,11 @@ impl Tap {
 
     /// What was read of a process that is gone goes in whether there is room or not: it is at most a pipe's worth.
     pub(crate) fn push(&self, stream: Stream, bytes: &[u8]) {
-        if self.pieces.send((stream, bytes.to_vec())).is_ok()
-            && let Ok(permit) = self.room.try_acquire()
-        {
+        let sent = match &*self.lock() {
+            Some(pieces) => pieces.send((stream, bytes.to_vec())).is_ok(),
+            None => false,
+        };
+        if sent && let Ok(permit) = self.room.try_acquire() {
             permit.forget();
         }
     }

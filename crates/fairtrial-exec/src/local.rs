@@ -1,6 +1,8 @@
 //! The backend on this machine: a handle on the engine's thread, which it starts on first use.
 
 mod admit;
+mod answers;
+mod door;
 mod interpreters;
 mod member;
 mod news;
@@ -35,6 +37,7 @@ use crate::listener::{Listener, Streams};
 use crate::observers::{Observers, Onlooker};
 use crate::sandbox::{Level, Means};
 use crate::spill::ArgumentFile;
+use door::Door;
 use pool::{Command, Pool};
 
 /// Runs calls on this machine. Constructing it starts nothing; the first call does.
@@ -52,15 +55,30 @@ pub struct LocalBackend {
 enum State {
     New,
     Running {
-        commands: Arc<mpsc::UnboundedSender<Command>>,
+        commands: Arc<Door>,
         /// None if it runs on a thread of the host's.
         thread: Option<JoinHandle<()>>,
     },
     /// Ended; the thread is joined by whoever waited first.
     Ended {
-        commands: Option<Arc<mpsc::UnboundedSender<Command>>>,
+        commands: Option<Arc<Door>>,
         thread: Option<JoinHandle<()>>,
     },
+}
+
+impl State {
+    /// An engine whose descriptors its host closed is none: the next call starts another.
+    fn forget_if_lost(&mut self) {
+        match self {
+            Self::Running { commands, .. } if commands.is_lost() => *self = Self::New,
+            Self::Ended { commands, thread }
+                if commands.as_ref().is_some_and(|it| it.is_lost()) =>
+            {
+                (*commands, *thread) = (None, None);
+            }
+            _ => {}
+        }
+    }
 }
 
 impl LocalBackend {
@@ -116,6 +134,7 @@ impl LocalBackend {
         call.sandbox.validate_here()?;
         self.fill_limits(&mut call)?;
         let mut state = self.lock();
+        state.forget_if_lost();
         let commands = match &*state {
             State::Running { commands, .. } => commands.clone(),
             State::New => self.start_thread(&mut state)?,
@@ -123,6 +142,7 @@ impl LocalBackend {
         };
         // Under the lock, so that `submit` is told in the order of ids, and never after `shutdown`.
         let id = CallId(self.next_call.fetch_add(1, Ordering::Relaxed));
+        let (listener, streams) = commands.note(id, listener, streams);
         let dispatch = Dispatch {
             id,
             call: Box::new(call),
@@ -138,7 +158,7 @@ impl LocalBackend {
             alone_runs: 0,
         };
         self.observers.tell(Event::Submit { call: id });
-        if commands.send(Command::Submit(dispatch)).is_err() {
+        if !commands.send_to_whole(Command::Submit(dispatch)) {
             self.observers.tell(Event::Complete {
                 call: id,
                 verdict: None,
@@ -151,7 +171,9 @@ impl LocalBackend {
     /// Whether it was shut down and its thread has nothing left to do.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        match &*self.lock() {
+        let mut state = self.lock();
+        state.forget_if_lost();
+        match &*state {
             State::New | State::Running { .. } => false,
             State::Ended { thread, commands } => match thread {
                 Some(thread) => thread.is_finished(),
@@ -194,10 +216,10 @@ impl LocalBackend {
             State::Running { .. } => return Ok(()),
             State::Ended { .. } => return Err(EngineError::ShutDown),
         }
-        let (commands, pool) = self.prepared();
+        let (sender, pool) = self.prepared();
         tokio::task::spawn_local(pool().run());
         *state = State::Running {
-            commands,
+            commands: Arc::new(Door::new(sender, None, &self.observers)),
             thread: None,
         };
         Ok(())
@@ -213,22 +235,19 @@ impl LocalBackend {
     fn prepared(
         &self,
     ) -> (
-        Arc<mpsc::UnboundedSender<Command>>,
+        mpsc::UnboundedSender<Command>,
         impl FnOnce() -> Pool + Send + use<>,
     ) {
         let (commands, receiver) = mpsc::unbounded_channel();
         let (config, observers) = (self.config.clone(), self.observers.clone());
         let means = self.means.clone();
         let pool = move || Pool::new(config, observers, means, receiver);
-        (Arc::new(commands), pool)
+        (commands, pool)
     }
 
-    fn start_thread(
-        &self,
-        state: &mut State,
-    ) -> Result<Arc<mpsc::UnboundedSender<Command>>, EngineError> {
-        let (commands, pool) = self.prepared();
-        let thread = event_loop::on_new_thread("fairtrial-engine", || async move {
+    fn start_thread(&self, state: &mut State) -> Result<Arc<Door>, EngineError> {
+        let (sender, pool) = self.prepared();
+        let (thread, guard) = event_loop::on_guarded_thread("fairtrial-engine", || async move {
             // As a task, and not awaited here: to wake a task of the same thread takes no system call.
             let ended = tokio::task::spawn_local(pool().run()).await;
             if ended.is_err() {
@@ -236,6 +255,7 @@ impl LocalBackend {
             }
         })
         .map_err(EngineError::io("starting the engine's thread"))?;
+        let commands = Arc::new(Door::new(sender, guard, &self.observers));
         *state = State::Running {
             commands: commands.clone(),
             thread: Some(thread),
@@ -248,8 +268,9 @@ impl LocalBackend {
     }
 
     /// No more calls are taken; where the engine's thread is told of its end.
-    fn close(&self) -> Option<Arc<mpsc::UnboundedSender<Command>>> {
+    fn close(&self) -> Option<Arc<Door>> {
         let mut state = self.lock();
+        state.forget_if_lost();
         match std::mem::replace(
             &mut *state,
             State::Ended {
@@ -278,18 +299,24 @@ impl LocalBackend {
         }
     }
 
-    fn take_thread(&self) -> Option<JoinHandle<()>> {
-        match &mut *self.lock() {
-            State::Ended { thread, .. } => thread.take(),
-            _ => None,
-        }
+    fn join(&self) {
+        self.join_thread();
+        self.observers.finish(); // an engine that panicked did not
     }
 
-    fn join(&self) {
-        if let Some(thread) = self.take_thread() {
+    fn join_thread(&self) {
+        let mut state = self.lock();
+        state.forget_if_lost();
+        let State::Ended { thread, commands } = &mut *state else {
+            return;
+        };
+        let (thread, commands) = (thread.take(), commands.clone());
+        drop(state);
+        if let Some(thread) = thread
+            && commands.is_none_or(|door| door.wait_for_end())
+        {
             thread.join().ok(); // a panic was logged, and has ended it
         }
-        self.observers.finish(); // an engine that panicked did not
     }
 
     /// Whether this runs in a handler of an event of this backend's.
@@ -308,13 +335,16 @@ impl LocalBackend {
             done,
         };
         if let Some(commands) = self.close()
-            && commands.send(command).is_ok()
+            && commands.send(command)
             && how.wait
         {
-            _ = finished.await; // never sent, only dropped
-            if !from_handler {
-                commands.closed().await; // by the engine's last act, on whatever thread
-            }
+            let ended = async {
+                _ = finished.await; // never sent, only dropped
+                if !from_handler {
+                    commands.closed().await; // by the engine's last act, on whatever thread
+                }
+            };
+            commands.unless_lost(ended).await;
         }
         if how.wait && !from_handler {
             self.join();
@@ -360,11 +390,9 @@ impl Backend for LocalBackend {
 impl Drop for LocalBackend {
     fn drop(&mut self) {
         if let Some(commands) = self.close() {
-            commands.send(Command::Abandon).ok(); // already ended
+            commands.send(Command::Abandon); // or it has ended
         }
-        if let Some(thread) = self.take_thread() {
-            thread.join().ok(); // as in `join`
-        }
+        self.join_thread();
         self.observers.leave(); // a handler may take its time, dropping may not
     }
 }
@@ -412,12 +440,6 @@ pub struct CallHandle {
 pub trait Cancels: Send + Sync {
     /// Cancels a call; nothing happens to one that is over.
     fn cancel(&self, call: CallId);
-}
-
-impl Cancels for mpsc::UnboundedSender<Command> {
-    fn cancel(&self, call: CallId) {
-        self.send(Command::Cancel(call)).ok(); // an engine that ended has answered
-    }
 }
 
 impl std::fmt::Debug for CallHandle {

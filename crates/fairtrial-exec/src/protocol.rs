@@ -20,7 +20,7 @@
 //! The launcher starts `python -c BOOTSTRAP` with descriptor 3 the engine's socket and 4 the launcher's
 //! (`SOCK_SEQPACKET`). The engine sends `Shim` (the shim's source text) or `ShimCode` (its parts compiled for this very
 //! interpreter, a marshalled list), then `Configure` (marshal: a dict with
-//! `preload`, a list of module names, and `signal`, the number of the stack-dump signal; with a host's terms also
+//! `preload` and `preload_shared`, lists of module names, and `signal`, the number of the stack-dump signal; with a host's terms also
 //! `sys_path` and `argv`, which replace the interpreter's own before anything is preloaded, and `faulthandler`, whether
 //! a crash writes its stack to stderr, and perhaps `authkey`, that of the host's `multiprocessing`, and `logging`, its
 //! set-up of that module, marshalled, in hexadecimal). The zygote answers `Ready` (data codec: a dict with `version`,

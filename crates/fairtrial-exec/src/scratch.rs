@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::EngineError;
+use crate::foreign_host::Held;
 use crate::linux::remove::remove_tree;
 use crate::locked_dir::{self, Orphan};
 use crate::spill::SpillDir;
@@ -32,7 +33,8 @@ pub struct ScratchRoot {
 
 #[derive(Debug)]
 struct Root {
-    spill: OwnedFd,
+    /// Before the descriptor, as it wants.
+    _held: Held,
     name: String,
     path: PathBuf,
     /// Open, and locked for as long as it is.
@@ -43,6 +45,8 @@ struct Root {
 #[derive(Debug)]
 pub struct ScratchDir {
     root: Arc<Root>,
+    /// Before the descriptor, as it wants.
+    _held: Held,
     name: String,
     path: PathBuf,
     /// Open since it was made, so that it can be looked at whatever has become of the name.
@@ -60,8 +64,8 @@ impl ScratchRoot {
         let attempt = EngineError::io("creating the scratch root in the spill directory");
         let (name, locked) = locked_dir::create(dir.as_fd(), PREFIX).map_err(attempt)?;
         let root = Arc::new(Root {
+            _held: Held::new(&locked),
             path: spill.path().join(&name),
-            spill: dir,
             name,
             dir: locked,
         });
@@ -85,8 +89,8 @@ impl ScratchRoot {
     /// The directory it is in, and its name there: what `linux::remove::remove_tree` takes, for whoever removes it
     /// when this engine no longer can.
     #[must_use]
-    pub fn place(&self) -> (BorrowedFd<'_>, &str) {
-        (self.root.spill.as_fd(), &self.root.name)
+    pub fn place(&self) -> io::Result<(OwnedFd, &str)> {
+        Ok((self.root.parent()?, &self.root.name))
     }
 
     /// The directory of call number `n`, 0700 and empty.
@@ -103,6 +107,7 @@ impl ScratchRoot {
         Ok(ScratchDir {
             path: self.root.path.join(&name),
             made: Times::of(&fstat(&dir)?),
+            _held: Held::new(&dir),
             dir,
             root: Arc::clone(&self.root),
             name,
@@ -124,7 +129,14 @@ impl ScratchRoot {
 
 impl Root {
     fn remove(&self) -> io::Result<()> {
-        remove_tree(&self.spill, &self.name)
+        remove_tree(&self.parent()?, &self.name)
+    }
+
+    /// Opened when it is needed: descriptors may be few.
+    fn parent(&self) -> io::Result<OwnedFd> {
+        let parent = self.path.parent().unwrap_or(Path::new("/"));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(parent, flags, Mode::empty())?)
     }
 }
 

@@ -54,6 +54,8 @@ const ACKS_TO_READY: u32 = 10;
 pub(crate) struct Key {
     pub(crate) python: String,
     pub(crate) preload: Vec<String>,
+    /// Modules whose memory its workers share.
+    pub(crate) preload_shared: Vec<String>,
     /// What an interpreter reads once, at its start.
     pub(crate) startup_env: Changes,
     /// What a worker gets of its host, once.
@@ -79,6 +81,7 @@ impl Key {
                     && self.nest == nests(call, means)
                     && self.python == terms.python
                     && self.preload == terms.preload
+                    && self.preload_shared == terms.preload_shared
             })
     }
 
@@ -99,6 +102,7 @@ impl Key {
         Some(Self {
             python: terms.python.clone(),
             preload: terms.preload.clone(),
+            preload_shared: terms.preload_shared.clone(),
             startup_env,
             host: terms.host.clone(),
             confined: call.sandbox.level > Level::None,
@@ -185,6 +189,7 @@ pub(crate) fn start(site: &Site, number: u64, key: &Key) -> std::io::Result<Zygo
 fn configure(key: &Key) -> Vec<u8> {
     let configure = Dict::new()
         .texts("preload", key.preload.iter())
+        .texts("preload_shared", key.preload_shared.iter())
         .integer("signal", STACK_SIGNAL as u64);
     let host = key.host.as_ref();
     let configure = match host.and_then(|host| host.authkey.as_deref()) {

@@ -57,6 +57,7 @@ pub(crate) struct GivenPython {
     python: String,
     python_path: Vec<PathBuf>,
     preload: Vec<String>,
+    preload_shared: Vec<String>,
     isolation: String,
     result: String,
     host: Option<GivenHost>,
@@ -206,6 +207,7 @@ impl GivenPython {
             python: self.python,
             python_path: self.python_path,
             preload: self.preload,
+            preload_shared: self.preload_shared,
             isolation: self.isolation.parse().map_err(refuse)?,
             result: self.result.parse().map_err(refuse)?,
             host: self.host.map(|host| {

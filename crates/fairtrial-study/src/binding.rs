@@ -77,6 +77,8 @@ pub struct Terms {
     pub python_path: Vec<String>,
     /// Modules imported before the call.
     pub preload: Vec<String>,
+    /// Those among them whose shared memory stays shared by all runs.
+    pub preload_shared: Vec<String>,
     /// Globs of further files that belong to it.
     pub files: Vec<String>,
     /// Free text, part of its identity.

@@ -236,6 +236,7 @@ impl Program {
             python: self.interpreter(),
             python_path: self.python_path.clone(),
             preload: terms.preload.clone(),
+            preload_shared: terms.preload_shared.clone(),
             isolation: terms.isolation,
             result: ResultFormat::Data,
             host: None,
@@ -250,6 +251,7 @@ impl Program {
         let mut python = of_host.clone();
         python.python_path.extend(self.python_path.iter().cloned());
         python.preload.extend(terms.preload.iter().cloned());
+        python.preload_shared = terms.preload_shared.clone();
         python.isolation = terms.isolation;
         python.result = ResultFormat::Data;
         let level = terms.sandbox.as_ref().map_or(DEFAULT_LEVEL, |s| s.level);

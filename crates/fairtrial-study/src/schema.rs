@@ -292,6 +292,7 @@ pub(crate) const BINDING: &[Field] = &[
     field("interpreter", Kind::MaybeText),
     field("python_path", Kind::Texts),
     field("preload", Kind::Texts),
+    field("preload_shared", Kind::Texts),
     field("files", Kind::Texts),
     field("version", Kind::MaybeText),
     field("metadata", Kind::Map),

@@ -29,12 +29,13 @@ class PreloadFailed(Exception):
 class Preloads:
     """Imports modules, and knows what they hold that a fork would share."""
 
-    def __init__(self, names, own):
+    def __init__(self, names, own, sharing=()):
         self.own = frozenset(own)  # descriptors of the shim
         self.closed = {}  # descriptors that were taken away: number and target
         self.shared = []
         self.generators = None
         holders = {}
+        seen, allowed = set(), set()  # objects of memory; those that calls may share
         for name in (None, *names):  # None: the start of the interpreter itself
             if name is not None:
                 try:
@@ -43,8 +44,13 @@ class Preloads:
                     raise PreloadFailed(name, error) from error
             for number in self.foreign_descriptors():
                 holders.setdefault(number, name)
+            now = set(_shared_objects()) if sharing else ()
+            if name in sharing:
+                allowed |= now - seen
+            if sharing:
+                seen |= now
             try:
-                self.shared = find_shared_memory()
+                self.shared = find_shared_memory(allowed)
             except SetupFailed as error:
                 raise PreloadFailed(name or "sitecustomize", error) from error
         self.holders = holders
@@ -176,30 +182,42 @@ class SharedMemory:
             raise SetupFailed(message) from None
 
 
-def find_shared_memory():
-    """What calls would share because a preload mapped it so that it can be written to."""
+def _shared_objects():
+    """Each mapping that a fork would share and that can be written to: its object, and the mapping's line."""
     try:
         maps = _read_file("/proc/self/maps")
     except OSError:
-        return []  # no /proc here, so no way to tell
+        return {}  # no /proc here, so no way to tell
     if not any(line.split(None, 2)[1:2][0][3:4] == "s" for line in maps.splitlines()):
-        return []
+        return {}
     try:
         maps = _read_file("/proc/self/smaps")
     except OSError:
         pass  # a kernel that does not tell the flags: then what can be read counts as written to
     found = {}
     for header, flags in _mappings(maps):
-        place, permissions, offset, device, inode, path = (header.split(None, 5) + [""])[:6]
+        _, permissions, _, device, inode = header.split(None, 5)[:5]
         if permissions[3:4] != "s" or (flags is not None and ("sh" not in flags or "dc" in flags)):
             continue  # private; or of a file opened for reading; or left out by `fork`
-        start, end = (int(part, 16) for part in place.split("-"))
-        path = path.strip()
-        if _is_of_device(path) or {"io", "pf"} & (flags or set()):
-            raise SetupFailed(_refusal(path, end - start, "it belongs to a device or to the kernel"))
-        protection = sum(bit for bit, letter in zip((1, 2, 4), permissions) if letter in "rwx")
-        shared = found.setdefault((device, inode), SharedMemory(path))
-        shared.views.append((start, end - start, protection, int(offset, 16)))
+        found.setdefault((device, inode), []).append((header, flags))
+    return found
+
+
+def find_shared_memory(allowed=()):
+    """What calls would share because a preload mapped it so that it can be written to, without what is `allowed`."""
+    found = {}
+    for key, mappings in _shared_objects().items():
+        if key in allowed:
+            continue
+        for header, flags in mappings:
+            place, permissions, offset, _, _, path = (header.split(None, 5) + [""])[:6]
+            start, end = (int(part, 16) for part in place.split("-"))
+            path = path.strip()
+            if _is_of_device(path) or {"io", "pf"} & (flags or set()):
+                raise SetupFailed(_refusal(path, end - start, "it belongs to a device or to the kernel"))
+            protection = sum(bit for bit, letter in zip((1, 2, 4), permissions) if letter in "rwx")
+            shared = found.setdefault(key, SharedMemory(path))
+            shared.views.append((start, end - start, protection, int(offset, 16)))
     if not found:
         return []
     sizes = {shared: sum(size for _, size, _, _ in shared.views) for shared in found.values()}
@@ -242,9 +260,9 @@ def _is_of_device(path):
 
 def _refusal(path, size, why):
     return (
-        "calls would share the memory `%s` (%d KiB), and %s; map it where it is used, read-only, or as a private copy"
-        % (path or "without a name", size >> 10, why)
-    )
+        "calls would share the memory `%s` (%d KiB), and %s; map it where it is used, read-only, or as a private copy, "
+        "or let calls share it (`preload_shared`)"
+    ) % (path or "without a name", size >> 10, why)
 
 
 # -- generators of random numbers

@@ -26,7 +26,8 @@ def serve(engine, launcher):
         _sys.path[:] = configure["sys_path"]
         _sys.argv[:] = configure["argv"]
     try:
-        preloads = Preloads(configure.get("preload") or (), (0, 1, 2, engine, launcher))
+        names, shared = configure.get("preload") or (), configure.get("preload_shared") or ()
+        preloads = Preloads(names, (0, 1, 2, engine, launcher), shared)
     except PreloadFailed as failure:
         name, error = failure.args
         record = error_record(error, "setup_failed", 1 << 20)

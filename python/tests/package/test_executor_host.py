@@ -83,7 +83,7 @@ def test_a_script_needs_no_main_guard(program):
 
 @pytest.mark.parametrize("isolation", ["reuse", "fresh"])
 def test_records_that_calls_log_appear_as_the_host_set_logging_up(program, isolation):
-    """PY-32: as with the standard library's pools, which fork."""
+    """RE-14, PY-32: as with the standard library's pools, which fork."""
     ended = program(
         f"""
         import logging

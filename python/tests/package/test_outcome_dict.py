@@ -15,7 +15,7 @@ KEYS = "id verdict value error exit stdout stderr dropped metrics in_force tried
 
 
 def test_an_outcome_is_what_the_command_prints_as_json():
-    """EX-69"""
+    """RE-14, EX-69"""
     source = """
     import sys
     def f():

@@ -200,7 +200,7 @@ fn every_key_reaches_the_call_and_relative_paths_are_those_of_the_base() {
     let line = r#"{"source": "def f(): pass", "function": "f", "args": [1], "kwargs": {"k": 2},
         "python": "bin/python", "python_path": ["lib", "/abs"], "env": {"A": "1", "B": null}, "cwd": "w",
         "timeout_s": 1.5, "queue_timeout_s": 2, "term_grace_s": 0, "sandbox": "none", "isolation": "reuse",
-        "preload": ["math"], "result": "pickle", "capture_bytes": 0,
+        "preload": ["math"], "preload_shared": ["math"], "result": "pickle", "capture_bytes": 0,
         "limits": {"memory_bytes": 1, "cpu_s": 0.5, "processes": 2, "open_files": 3, "file_bytes": 4,
                    "output_bytes": 5}}"#;
     let mut wanted = Call::source(
@@ -227,6 +227,7 @@ fn every_key_reaches_the_call_and_relative_paths_are_those_of_the_base() {
         python: "/base/bin/python".into(),
         python_path: vec!["/base/lib".into(), "/abs".into()],
         preload: vec!["math".into()],
+        preload_shared: vec!["math".into()],
         isolation: Isolation::Reuse,
         result: ResultFormat::Pickle,
         host: None,

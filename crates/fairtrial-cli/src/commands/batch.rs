@@ -60,6 +60,7 @@ pub(crate) fn run(args: &BatchArgs) -> Result<ExitCode, Failure> {
         let output = Output::start(target)?;
         let lines = input::start(source, calls)?;
         let backend = Arc::new(AnyBackend::new(url.as_deref(), config, jobs, None)?);
+        backend.spare_a_loop()?;
         let mut batch = Batch::new(backend.clone(), spool, name, workers, progress);
         batch.base = base;
         let ended = interrupt.or(batch.drive(lines, &output.sender)).await;

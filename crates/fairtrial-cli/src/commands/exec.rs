@@ -33,6 +33,7 @@ pub(crate) fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
             _ => (Streams::default(), Passage::default()),
         };
         let backend = Arc::new(LocalBackend::new(config));
+        engine::spare_a_loop(&backend)?;
         backend.fill_limits(&mut call)?; // so that a report can name the limits that nobody gave
         let execution = backend.submit_with(call.clone(), streams)?;
         let executed = interrupt.or(execution).await;

@@ -154,6 +154,8 @@ pub(super) struct PythonRecord {
     pub(super) path: Vec<Blob>,
     #[serde(default, skip_serializing_if = "is_default")]
     preload: Vec<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    preload_shared: Vec<String>,
     isolation: String,
     result: String,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -316,6 +318,7 @@ impl PythonRecord {
             python: terms.python.clone(),
             path,
             preload: terms.preload.clone(),
+            preload_shared: terms.preload_shared.clone(),
             isolation: terms.isolation.to_string(),
             result: terms.result.to_string(),
             host: terms.host.as_ref().map(|host| HostRecord {
@@ -346,6 +349,7 @@ impl PythonRecord {
             python: self.python.clone(),
             python_path: path,
             preload: self.preload.clone(),
+            preload_shared: self.preload_shared.clone(),
             isolation: self.isolation.parse().ok()?,
             result: self.result.parse().ok()?,
             host,

@@ -117,6 +117,8 @@ struct InForceRecord {
     digest: String,
     #[serde(default, skip_serializing_if = "is_default")]
     weak: Vec<MechanismRecord>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    preload_shared: Vec<String>,
     /// In the order of [`Counters`].
     #[serde(default, skip_serializing_if = "is_default")]
     counters: [Option<u64>; 6],
@@ -397,6 +399,7 @@ impl InForceRecord {
                     hint: mechanism.hint.to_owned(),
                 })
                 .collect(),
+            preload_shared: in_force.preload_shared.clone(),
             counters: [
                 counters.voluntary_switches,
                 counters.involuntary_switches,
@@ -440,6 +443,7 @@ impl InForceRecord {
             on_missing: self.on_missing.parse().ok()?,
             mode: known(&self.mode),
             mechanisms: weak.collect::<Option<_>>()?,
+            preload_shared: self.preload_shared.clone(),
             counters: Counters {
                 voluntary_switches,
                 involuntary_switches,

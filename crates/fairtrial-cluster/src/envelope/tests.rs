@@ -61,6 +61,7 @@ fn everything() -> Call {
     let terms = call.python_mut().expect("a source call");
     terms.python = "python3.12".into();
     terms.preload = vec!["json".into()];
+    terms.preload_shared = vec!["json".into()];
     terms.isolation = Isolation::Fresh;
     call
 }
@@ -191,6 +192,7 @@ fn outcome(value: Vec<u8>, output: usize) -> Outcome {
             effective: Level::None,
             mode: "fresh",
             mechanisms: vec![Mechanism::new("memory", State::Sampled, "rss of the tree")],
+            preload_shared: vec!["json".into()],
             counters: Counters {
                 minor_faults: Some(3),
                 ..Counters::default()

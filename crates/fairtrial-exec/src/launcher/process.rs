@@ -19,26 +19,18 @@ const MOST_STOPS: u32 = 3;
 /// A child of this process; waited for when it is dropped.
 pub(crate) struct LauncherProcess {
     child: Child,
-    handle: OwnedFd,
     stops: u32,
 }
 
 impl LauncherProcess {
     /// Takes charge of a child that was just started.
-    pub(crate) fn new(mut child: Child) -> io::Result<Self> {
-        let pid = Pid::from_child(&child);
-        match pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(handle) => Ok(Self {
-                child,
-                handle,
-                stops: 0,
-            }),
-            Err(error) => {
-                child.kill()?;
-                child.wait()?;
-                Err(error.into())
-            }
-        }
+    pub(crate) fn new(child: Child) -> Self {
+        Self { child, stops: 0 }
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
     }
 
     /// It said something, so it is well.
@@ -59,13 +51,25 @@ impl LauncherProcess {
             self.kill();
         } else {
             log::warn!("somebody stopped the launcher: it is told to go on");
-            pidfd_send_signal(&self.handle, Signal::CONT).ok(); // it ended just now
+            self.signal(Signal::CONT);
         }
     }
 
     /// Ends it without a word.
     pub(crate) fn kill(&self) {
-        pidfd_send_signal(&self.handle, Signal::KILL).ok(); // it ended just now
+        self.signal(Signal::KILL);
+    }
+
+    /// By a handle that is opened for this: one that stayed open would cost a host with few descriptors one of them. The
+    /// number is its own until it is waited for.
+    fn handle(&self) -> io::Result<OwnedFd> {
+        Ok(pidfd_open(self.pid(), PidfdFlags::empty())?)
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Ok(handle) = self.handle() {
+            pidfd_send_signal(&handle, signal).ok(); // it ended just now
+        }
     }
 
     fn has_ended_within(&self, time: Duration) -> bool {
@@ -73,7 +77,10 @@ impl LauncherProcess {
             tv_sec: time.as_secs().cast_signed(),
             tv_nsec: time.subsec_nanos().into(),
         };
-        let mut ends = [PollFd::new(&self.handle, PollFlags::IN)];
+        let Ok(handle) = self.handle() else {
+            return true; // then it is waited for without looking
+        };
+        let mut ends = [PollFd::new(&handle, PollFlags::IN)];
         poll(&mut ends, Some(&time)) != Ok(0) && ends[0].revents().contains(PollFlags::IN)
     }
 }

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 
+use crate::foreign_host::{Held, check_loop};
 use crate::linux::proc_status::{Stat, Status, malformed, parse_statm};
 use crate::linux::proc_tree::{children, kernel_lists_children, parse_list};
 
@@ -18,6 +19,8 @@ const BUFFER_BYTES: usize = 8 << 10;
 #[derive(Debug)]
 pub struct ProcFiles {
     pid: u32,
+    /// Before the descriptors, as they want.
+    _held: Vec<Held>,
     status: OwnedFd,
     stat: OwnedFd,
     statm: OwnedFd,
@@ -35,8 +38,9 @@ impl ProcFiles {
             openat(CWD, path, access | OFlags::CLOEXEC, Mode::empty())
         };
         let list = format!("task/{pid}/children");
-        Ok(Self {
+        let mut files = Self {
             pid,
+            _held: Vec::new(),
             status: open("status", OFlags::RDONLY)?,
             stat: open("stat", OFlags::RDONLY)?,
             statm: open("statm", OFlags::RDONLY)?,
@@ -45,11 +49,16 @@ impl ProcFiles {
                 .then(|| open(&list, OFlags::RDONLY))
                 .transpose()?,
             buffer: vec![0; BUFFER_BYTES],
-        })
+        };
+        let open = [&files.status, &files.stat, &files.statm, &files.clear_refs];
+        let open = open.into_iter().chain(&files.children);
+        files._held = open.map(Held::new).collect();
+        Ok(files)
     }
 
     /// Makes what is resident now the peak, from which it can only rise again.
     pub fn reset_peak(&self) -> io::Result<()> {
+        check_loop(); // what is written would be found in a file of the host
         retry_on_intr(|| pwrite(&self.clear_refs, b"5", 0))?;
         Ok(())
     }

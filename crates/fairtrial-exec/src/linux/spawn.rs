@@ -327,15 +327,19 @@ impl Prepared {
                 Step::DeathSignal,
             )?;
             reset_in_child();
-            // Out of the way first: a descriptor may sit on a number that another one is to have. No higher than that
-            // takes, for the limit may be low.
+            // Out of the way first: a descriptor may sit on a number that another one is to have. None but those, and no
+            // higher than that takes, for the limit may be low.
             let above = self.fds.len() as RawFd;
+            let out_of_the_way = |fd: RawFd| match fd < above {
+                true => libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, above),
+                false => fd,
+            };
             for fd in &mut self.plan_fds {
-                *fd = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, above);
+                *fd = out_of_the_way(*fd);
                 check(*fd, Step::Descriptors)?;
             }
             for (fd, moved) in self.fds.iter().zip(&mut self.moved) {
-                *moved = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, above);
+                *moved = out_of_the_way(*fd);
                 check(*moved, Step::Descriptors)?;
             }
             for (target, moved) in self.moved.iter().enumerate() {

@@ -18,6 +18,7 @@ use crate::dispatch::{Context, PoolNews, Site, WorkerNumber, ZygoteEnd};
 use crate::environment::Environment;
 use crate::error::EngineError;
 use crate::event::ExitReason;
+use crate::foreign_host;
 use crate::launcher::Launcher;
 use crate::linux::cgroup::{Access, sweep_dead_owners};
 use crate::linux::spawn::descriptor_limit;
@@ -169,6 +170,7 @@ impl Pool {
 
     /// Whether the directory in which calls have theirs was removed, moved or replaced.
     pub(super) fn scratch_is_lost(&self) -> bool {
+        foreign_host::check_all();
         let site = self.site.as_ref();
         site.is_some_and(|site| !site.context.scratch.borrow().is_in_place())
     }
@@ -331,10 +333,8 @@ fn renew_scratch(site: &Site) -> Result<(), EngineError> {
 
 /// So that the launcher removes it, should the engine be killed.
 fn tell_scratch_root(launcher: &Launcher, root: &ScratchRoot) -> Result<(), EngineError> {
-    let (parent, name) = root.place();
-    let parent = parent
-        .try_clone_to_owned()
-        .map_err(EngineError::io("duplicating a descriptor"))?;
+    let attempt = EngineError::io("opening the directory of the scratch root");
+    let (parent, name) = root.place().map_err(attempt)?;
     launcher.send(
         ToLauncher::ScratchRoot {
             name: name.as_bytes().to_vec(),

@@ -298,6 +298,8 @@ impl Pool {
         if self.running.is_empty() {
             dispatch.failed_spawns += 1;
         }
+        // Also for the calls behind one that is given up: nothing else may wake the engine for them.
+        self.not_before = Some(Instant::now() + SPAWN_PAUSE);
         if dispatch.failed_spawns >= SPAWN_TRIES {
             return self.resolve(dispatch, Err(EngineError::Spawn { step, source }));
         }
@@ -309,7 +311,6 @@ impl Pool {
                 "no room for more calls ({step}: {source}): {slots} at a time for now"
             );
         }
-        self.not_before = Some(Instant::now() + SPAWN_PAUSE);
         self.requeue(lane, dispatch);
     }
 }

@@ -11,7 +11,7 @@ use super::admit::Demand;
 use super::interpreters::{LaneState, ZygoteState, sweep_cgroups};
 use super::member::{Member, STUCK_AFTER};
 use super::queue::{COMMANDS, Lane, Queue};
-use super::room::Room;
+use super::room::{Room, no_room};
 use super::vigil::Vigil;
 use crate::aside::aside;
 use crate::backend::Shutdown;
@@ -21,6 +21,7 @@ use crate::clock::{after, until};
 use crate::config::{LocalConfig, available_cpus};
 use crate::dispatch::{Answer, Dispatch, PoolNews, Site, WorkerNumber};
 use crate::event::{CallId, Event, ExitReason};
+use crate::foreign_host;
 use crate::linux::monotonic::now_ns;
 use crate::linux::spawn::raise_descriptor_limit;
 use crate::metrics::Metrics;
@@ -133,8 +134,9 @@ impl Pool {
         commands: mpsc::UnboundedReceiver<Command>,
     ) -> Self {
         let (news_sender, news) = mpsc::unbounded_channel();
-        let room = Room::new(config.max_workers, raise_descriptor_limit().maximum);
-        if room.is_short() {
+        let most = raise_descriptor_limit().maximum;
+        let room = Room::new(config.max_workers, most);
+        if room.is_short() && no_room(most).is_none() {
             let problem = "this process may have too few descriptors for more (see `ulimit -n`)";
             let (slots, asked) = (room.slots(), config.max_workers);
             log::warn!(target: ADVICE, "{slots} of {asked} calls run at a time: {problem}");
@@ -320,6 +322,9 @@ impl Pool {
 
     fn shut_down(&mut self, how: Shutdown, waiting: Option<Waiting>) {
         let kill_at = how.kill_after.and_then(|wait| after(Instant::now(), wait));
+        if self.closing.is_none() {
+            tokio::task::spawn_local(foreign_host::looking(std::future::pending::<()>()));
+        }
         let closing = self.closing.get_or_insert_with(|| Closing {
             kill_at: None,
             waiting: Vec::new(),
@@ -449,6 +454,7 @@ impl Pool {
 
     /// Everything is answered for and every worker is gone: the rest goes too.
     pub(super) async fn finish(mut self) {
+        foreign_host::check_all(); // before it closes them all
         if let Some(site) = self.site.take() {
             self.lanes.clear();
             site.launcher.end().await;

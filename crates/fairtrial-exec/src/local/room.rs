@@ -4,7 +4,7 @@
 /// Descriptors that the engine has open whatever it runs, and those of its host.
 const STANDING_DESCRIPTORS: u64 = 40;
 /// With fewer not even one call can be started beside a warm interpreter.
-const FEWEST_DESCRIPTORS: u64 = 32;
+const FEWEST_DESCRIPTORS: u64 = 24;
 /// Descriptors of one call while it starts, and of the worker forked ahead for the next.
 const DESCRIPTORS_PER_CALL: u64 = 12;
 /// Calls that must end per slot before one more slot is tried again.
@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn too_few_descriptors_for_one_call_are_said_to_be_so() {
         assert_eq!(no_room(None), None);
-        assert_eq!(no_room(Some(32)), None);
-        let problem = no_room(Some(24)).expect("too few");
-        assert!(problem.contains("24 descriptors") && problem.contains("ulimit"));
+        assert_eq!(no_room(Some(24)), None);
+        let problem = no_room(Some(23)).expect("too few");
+        assert!(problem.contains("23 descriptors") && problem.contains("ulimit"));
     }
 
     /// FA-11

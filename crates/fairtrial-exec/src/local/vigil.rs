@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use crate::config::available_cpus;
+use crate::foreign_host;
 
 /// How long after the last news.
 const LOOK: Duration = Duration::from_micros(100);
@@ -53,6 +54,7 @@ impl Vigil {
         while last < until {
             std::thread::yield_now(); // to whoever wants this very processor: most likely whom we just woke
             tokio::task::yield_now().await;
+            foreign_host::check_loop(); // a loop that never sleeps does not do so by itself
             let now = Instant::now();
             if now - last > GAP {
                 self.rests_until = Some(now + REST);

@@ -62,6 +62,9 @@ pub(crate) fn in_force(call: &Call, mode: Mode, means: &Means) -> InForce {
         on_missing: sandbox.on_missing,
         mode: mode.name(),
         mechanisms,
+        preload_shared: call
+            .python()
+            .map_or(Vec::new(), |terms| terms.preload_shared.clone()),
         counters: Counters::default(),
         elsewhere: None,
     }

@@ -100,6 +100,8 @@ pub struct InForce {
     pub mode: &'static str,
     /// What was in force, the weak spots included.
     pub mechanisms: Vec<Mechanism>,
+    /// Preloaded modules whose memory the call shared with others, as it was asked to.
+    pub preload_shared: Vec<String>,
     /// What the kernel counted.
     pub counters: Counters,
     /// The digest as another machine gave it, which also has the mechanisms that are not listed here.
@@ -143,14 +145,18 @@ impl InForce {
     /// The contract's `in_force` object: of the mechanisms only those that are not enforced.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
-        serde_json::json!({
+        let mut object = serde_json::json!({
             "requested": self.requested.to_string(),
             "effective": self.effective.to_string(),
             "mode": self.mode,
             "digest": self.digest(),
             "mechanisms": named(self.weak()),
             "counters": self.counters.to_json(),
-        })
+        });
+        if !self.preload_shared.is_empty() {
+            object["preload_shared"] = self.preload_shared.clone().into();
+        }
+        object
     }
 
     /// The whole of it, with all mechanisms and without the counters of one call.
@@ -205,6 +211,7 @@ impl InForce {
             on_missing,
             mode,
             mechanisms,
+            preload_shared,
             counters: _,
             elsewhere: _,
         } = self;
@@ -216,6 +223,7 @@ impl InForce {
                 &other.mode,
             )
             && *mechanisms == other.mechanisms
+            && *preload_shared == other.preload_shared
     }
 
     fn digest_on(&self, machine: &Machine) -> String {
@@ -225,6 +233,7 @@ impl InForce {
             on_missing,
             mode,
             mechanisms,
+            preload_shared,
             counters: _, // they differ from call to call
             elsewhere: _,
         } = self;
@@ -243,6 +252,9 @@ impl InForce {
         {
             let (state, errno) = (state.name(), errno.unwrap_or_default());
             hash.update(format!("{name}\t{state}\t{via}\t{errno}\t{hint}\n"));
+        }
+        for module in preload_shared {
+            hash.update(format!("preload_shared\t{module}\n"));
         }
         let bytes = hash.finalize();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -296,6 +308,7 @@ mod tests {
                     ..Mechanism::new("userns", State::Unavailable, "no namespaces")
                 },
             ],
+            preload_shared: Vec::new(),
             elsewhere: None,
             counters: Counters::default(),
         }

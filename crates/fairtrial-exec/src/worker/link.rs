@@ -5,10 +5,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-use tokio::io::unix::AsyncFd;
-
 use super::frames::{Frame, Frames};
-use crate::linux::readiness::room;
+use crate::foreign_host::{check_after, check_all};
+use crate::linux::readiness::{Watched, room};
 use crate::linux::socket::{Wait, send_with_fds};
 use crate::protocol::{BadFrame, Header, Kind};
 
@@ -19,7 +18,7 @@ const WAITING_BYTES: usize = 4 << 20;
 
 /// A worker's socket with what waits on both sides of it.
 pub(crate) struct Link {
-    socket: AsyncFd<OwnedFd>,
+    socket: Watched,
     outgoing: VecDeque<Outgoing>,
     incoming: Frames,
     /// The worker closed its end.
@@ -100,7 +99,10 @@ impl Link {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => self.outgoing.clear(), // nobody reads any more
+                Err(_) => {
+                    check_all();
+                    self.outgoing.clear(); // nobody reads any more
+                }
             }
         }
     }
@@ -153,7 +155,7 @@ impl Link {
     }
 }
 
-fn read_some(socket: &AsyncFd<OwnedFd>, incoming: &mut Frames) -> io::Result<usize> {
+fn read_some(socket: &Watched, incoming: &mut Frames) -> io::Result<usize> {
     let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
     match rustix::io::read(socket.get_ref(), &mut buffer[..]) {
         Ok((bytes, _)) => {
@@ -161,7 +163,10 @@ fn read_some(socket: &AsyncFd<OwnedFd>, incoming: &mut Frames) -> io::Result<usi
             Ok(bytes.len())
         }
         Err(rustix::io::Errno::CONNRESET) => Ok(0), // it died with our frames unread
-        Err(error) => Err(error.into()),
+        Err(error) => {
+            check_after(error);
+            Err(error.into())
+        }
     }
 }
 

@@ -7,9 +7,10 @@ use std::os::fd::OwnedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use crate::capture::{Capture, Captured};
+use crate::foreign_host::{check_after, check_loop};
+use crate::linux::readiness::{self, Watched};
 use crate::listener::{Stream, Tap};
 
 /// As many bytes as a pipe holds by default, in a few steps.
@@ -18,7 +19,7 @@ const PIPE_READS: usize = 4;
 /// One output stream, captured within a cap.
 pub(crate) struct Output {
     stream: Stream,
-    pipe: Option<AsyncFd<OwnedFd>>,
+    pipe: Option<Watched>,
     capture: Capture,
     tap: Option<Tap>,
 }
@@ -31,7 +32,7 @@ impl Output {
         Ok((
             Self {
                 stream,
-                pipe: Some(crate::linux::readiness::watch(ours)?),
+                pipe: Some(readiness::watch(ours)?),
                 capture: new_capture(0),
                 tap: None,
             },
@@ -120,13 +121,14 @@ fn new_capture(cap_bytes: u64) -> Capture {
 }
 
 fn read_some(
-    pipe: &AsyncFd<OwnedFd>,
+    pipe: &Watched,
     capture: &mut Capture,
     tap: Option<&Tap>,
     stream: Stream,
 ) -> io::Result<usize> {
     let mut buffer = [MaybeUninit::uninit(); 1 << 16];
-    let (bytes, _) = rustix::io::read(pipe.get_ref(), &mut buffer[..])?;
+    let (bytes, _) = rustix::io::read(pipe.get_ref(), &mut buffer[..])
+        .inspect_err(|error| check_after(*error))?;
     capture.push(bytes);
     if let Some(tap) = tap.filter(|_| !bytes.is_empty()) {
         tap.push(stream, bytes);
@@ -137,7 +139,7 @@ fn read_some(
 /// A command's standard input, written as fast as the command reads. The bytes stay with the call: should no process
 /// come of this try, the next needs them all again.
 pub(crate) struct Input {
-    pipe: AsyncFd<OwnedFd>,
+    pipe: Watched,
     written: usize,
 }
 
@@ -148,7 +150,7 @@ impl Input {
         crate::linux::socket::set_nonblocking(&ours)?;
         Ok((
             Self {
-                pipe: crate::linux::readiness::watch_for_room(ours)?,
+                pipe: readiness::watch_for_room(ours)?,
                 written: 0,
             },
             theirs,
@@ -160,6 +162,7 @@ impl Input {
         let Ok(mut ready) = self.pipe.writable().await else {
             return true;
         };
+        check_loop(); // what is written would be found in a file of the host
         match rustix::io::write(self.pipe.get_ref(), &bytes[self.written..]) {
             Ok(count) => {
                 self.written += count;
@@ -169,7 +172,10 @@ impl Input {
                 ready.clear_ready();
                 false
             }
-            Err(_) => true,
+            Err(error) => {
+                check_after(error);
+                true
+            }
         }
     }
 }

@@ -66,6 +66,7 @@ pub(crate) fn terms(reader: &mut Reader, record: &Record<'_>) -> Terms {
         interpreter: record.maybe_text("interpreter"),
         python_path: record.texts("python_path"),
         preload: record.texts("preload"),
+        preload_shared: preload_shared(reader, record),
         files: record.texts("files"),
         version: record.maybe_text("version"),
         metadata: record.get("metadata").clone(),
@@ -74,6 +75,20 @@ pub(crate) fn terms(reader: &mut Reader, record: &Record<'_>) -> Terms {
             _ => Contract::Run,
         },
     }
+}
+
+/// Modules that are preloaded, too.
+fn preload_shared(reader: &mut Reader, record: &Record) -> Vec<String> {
+    let (preload, shared) = (record.texts("preload"), record.texts("preload_shared"));
+    if let Some(module) = shared.iter().find(|module| !preload.contains(module)) {
+        let message = format!(
+            "`{}` in `preload_shared` is not a module of `preload`",
+            short(module)
+        );
+        let hint = "name it in `preload`, too, or leave it out";
+        reader.fault(record.place_of("preload_shared"), "preload", message, hint);
+    }
+    shared
 }
 
 /// Seconds, or a text such as `5m`.

@@ -303,7 +303,7 @@ fn hoard() -> Vec<std::os::fd::OwnedFd> {
     std::iter::from_fn(|| rustix::io::dup(rustix::stdio::stdin()).ok()).collect()
 }
 
-/// EX-23, SB-21: the limit on descriptors is the process's own, so the test has a process to itself.
+/// EX-23, SB-21, FA-11: the limit on descriptors is the process's own, so the test has a process to itself.
 #[test]
 fn a_spawn_that_fails_for_want_of_descriptors_is_tried_again_and_then_an_engine_error() {
     if !fairtrial_tests::is_alone(
@@ -345,6 +345,38 @@ fn a_spawn_that_fails_for_want_of_descriptors_is_tried_again_and_then_an_engine_
     });
 }
 
+/// FA-11, FA-12: they wait for an interpreter that cannot be started, and nothing else happens that would wake the engine.
+#[test]
+fn calls_behind_one_that_was_given_up_for_want_of_descriptors_are_answered_too() {
+    if !fairtrial_tests::is_alone(
+        "faults::calls_behind_one_that_was_given_up_for_want_of_descriptors_are_answered_too",
+    ) {
+        return;
+    }
+    on_this_thread(async {
+        let story = Story::with(|config| config.max_workers = 2);
+        let outcome = story.run(bare::command(["true"])).await;
+        assert_eq!(outcome.verdict, Verdict::Ok, "the launcher is there");
+        allow_few_descriptors();
+        let held = hoard();
+        let waiting: Vec<_> = (0..4)
+            .map(|_| story.backend.submit(Story::call(ONE, "[]")).expect("taken"))
+            .collect();
+        for call in waiting {
+            let answer = tokio::time::timeout(Duration::from_secs(60), call).await;
+            let answer = answer.expect("the engine does not sleep for ever");
+            assert!(
+                matches!(&answer, Err(EngineError::Spawn { source, .. })
+                    if source.raw_os_error() == Some(Errno::MFILE.raw_os_error())),
+                "{answer:?}"
+            );
+        }
+        drop(held);
+        assert_eq!(json(&story.source(ONE, "[]").await), 1);
+        story.end().await;
+    });
+}
+
 /// EX-23, SB-8: its arguments go to the launcher in a file, for which one descriptor more must be had.
 #[test]
 fn a_command_with_long_arguments_resolves_however_few_descriptors_are_left() {
@@ -374,7 +406,7 @@ fn a_command_with_long_arguments_resolves_however_few_descriptors_are_left() {
     });
 }
 
-/// EX-23, SB-21: processes are short for one user, so the test is a user's if root runs it.
+/// EX-23, SB-21, FA-11: processes are short for one user, so the test is a user's if root runs it.
 #[test]
 fn a_spawn_that_fails_for_want_of_processes_is_tried_again_and_then_an_engine_error() {
     const NOBODY: u32 = 65_534;

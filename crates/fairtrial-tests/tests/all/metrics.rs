@@ -200,7 +200,7 @@ async fn the_size_at_the_start_includes_what_was_preloaded() {
     story.end().await;
 }
 
-/// EX-84: pages that a worker has from its warm interpreter are resident, and charged to no control group of the call.
+/// RE-14, EX-84: pages that a worker has from its warm interpreter are resident, and charged to no control group of the call.
 #[tokio::test]
 async fn the_peak_is_never_below_the_size_at_the_start() {
     let story = Story::with(|config| config.max_workers = 1);

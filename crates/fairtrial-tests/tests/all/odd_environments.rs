@@ -232,11 +232,11 @@ fn on_a_full_disk_the_results_end_with_a_whole_line_and_the_file_is_named() {
 fn an_error_that_every_call_has_is_said_once_and_counted() {
     let shell = Shell::new();
     printing_calls(&shell, 40, 1);
-    let script = "ulimit -n 24; exec \"$@\"";
+    let script = "ulimit -n 16; exec \"$@\"";
     let run = on_host(&shell, script, &["batch", "calls.jsonl", "-j", "8"]);
     assert_eq!(run.code, Some(1), "{run:?}");
     assert_eq!(run.stdout.lines().count(), 40);
-    let said = run.stderr.matches("takes 32").count();
+    let said = run.stderr.matches("takes 24").count();
     assert_eq!(said, 1, "{run:?}");
     let counted = "calls.jsonl: 39 more with this error\n";
     assert!(run.stderr.ends_with(counted), "{run:?}");

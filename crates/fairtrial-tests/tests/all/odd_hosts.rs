@@ -58,6 +58,13 @@ const HOSTS: &[(&str, By, &str, &[&str], Strict)] = &[
         AsFound,
     ),
     (
+        "24 descriptors",
+        Each,
+        "ulimit -n 24; exec \"$@\"",
+        &[],
+        AsFound,
+    ),
+    (
         "a small stack",
         Each,
         "ulimit -s 512; exec \"$@\"",
@@ -331,8 +338,10 @@ fn with_few_descriptors_fewer_calls_run_at_a_time_and_with_too_few_each_is_told_
     let lines: String = (0..40).map(|_| format!("{call}\n")).collect();
     std::fs::write(place.home(user).join("calls.jsonl"), lines).expect("written");
     for (limit, verdict) in [
-        (20, Json::Null),
-        (24, Json::Null),
+        (16, Json::Null),
+        (23, Json::Null),
+        (24, j!("ok")),
+        (28, j!("ok")),
         (40, j!("ok")),
         (64, j!("ok")),
         (100, j!("ok")),

@@ -180,3 +180,73 @@ def f(kind):
     }
     story.end().await;
 }
+
+/// FA-3: only that of the module that is named, and outcomes tell it.
+#[tokio::test]
+async fn memory_stays_shared_where_that_is_asked_for_by_name() {
+    let story = Story::new();
+    let text = "import mmap\nCOUNTER = mmap.mmap(-1, 4096)\n";
+    let source = "\
+import ours, theirs
+
+def f():
+    ours.COUNTER[0] += 1
+    theirs.COUNTER[0] += 1
+    return [ours.COUNTER[0], theirs.COUNTER[0]]
+";
+    for level in LEVELS {
+        let mut call = preloading(&story, level, "ours", text, source);
+        preloading(&story, level, "theirs", text, source);
+        let python = call.python_mut().expect("a Python call");
+        python.preload = vec!["ours".into(), "theirs".into()];
+        python.preload_shared = vec!["theirs".into()];
+        for number in 1..4 {
+            let outcome = story.run(call.clone()).await;
+            let told = &outcome.in_force.preload_shared;
+            assert_eq!(*told, ["theirs"], "{level}");
+            assert_eq!(json(&outcome), j!([1, number]), "{level}");
+        }
+        let python = call.python_mut().expect("a Python call");
+        python.preload_shared.clear();
+        let outcome = story.run(call).await;
+        assert_eq!(json(&outcome), j!([1, 1]), "{level}: another interpreter");
+        assert!(outcome.in_force.preload_shared.is_empty(), "{level}");
+        assert!(outcome.in_force.to_json()["preload_shared"].is_null());
+    }
+    story.end().await;
+}
+
+/// FA-3
+#[tokio::test]
+async fn memory_that_cannot_be_copied_is_shared_where_that_is_asked_for() {
+    let story = Story::new();
+    let text = "import mmap\nHUGE = mmap.mmap(-1, (1 << 30) + 4096)\n";
+    let source = "\
+import huge
+
+def f():
+    huge.HUGE[0] += 1
+    return huge.HUGE[0]
+";
+    for level in LEVELS {
+        let mut call = preloading(&story, level, "huge", text, source);
+        call.python_mut().expect("a Python call").preload_shared = vec!["huge".into()];
+        for number in 1..3 {
+            let outcome = story.run(call.clone()).await;
+            assert_eq!(json(&outcome), j!(number), "{level}: {outcome:?}");
+            let told = &outcome.in_force.to_json()["preload_shared"];
+            assert_eq!(*told, j!(["huge"]), "{level}");
+        }
+    }
+    story.end().await;
+}
+
+/// FA-3
+#[test]
+fn only_what_is_preloaded_can_be_shared() {
+    let mut call = Story::call("def f(): pass", "[]");
+    call.python_mut().expect("a Python call").preload_shared = vec!["math".into()];
+    let refused = call.validate().expect_err("it is not preloaded");
+    assert_eq!(refused.field, "preload_shared");
+    assert_eq!(refused.problem, "`math` is not a module of `preload`");
+}

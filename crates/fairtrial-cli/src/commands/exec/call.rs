@@ -62,6 +62,7 @@ fn python_terms(python: &PythonArgs, base: &Path) -> PythonTerms {
             .map(|dir| base.join(dir))
             .collect(),
         preload: python.preload.clone(),
+        preload_shared: python.preload_shared.clone(),
         ..default
     }
 }
@@ -150,6 +151,7 @@ fn command_work(args: &ExecArgs) -> Result<Work, Failure> {
         ("--interpreter", python.python.is_some()),
         ("--python-path", !python.python_path.is_empty()),
         ("--preload", !python.preload.is_empty()),
+        ("--preload-shared", !python.preload_shared.is_empty()),
     ];
     if let Some((name, _)) = python_only.iter().find(|(_, given)| *given) {
         return Err(Failure::usage(
@@ -218,6 +220,7 @@ fn usage(invalid: &InvalidCall) -> Failure {
         "cwd" => "--cwd",
         "python" => "--interpreter",
         "preload" => "--preload",
+        "preload_shared" => "--preload-shared",
         "function" => "--function",
         "argv" => "ARGV",
         other => return Failure::usage(other, &invalid.problem),
@@ -342,7 +345,7 @@ mod tests {
         let words = format!(
             "{file} --function f --args [1] --kwargs {{\"k\":2}} --timeout 5s --memory 512M --cpu 2s --processes 3 \
              --open-files 4 --file-size 5K --output 6K --sandbox none --python bin/py --python-path lib \
-             --python-path /abs --preload math --env A=1=2 --cwd w --capture 7"
+             --python-path /abs --preload math --preload-shared math --env A=1=2 --cwd w --capture 7"
         );
         let mut wanted = Call::source(
             "x = 1\n",
@@ -356,6 +359,7 @@ mod tests {
         work.python.python = "/base/bin/py".into();
         work.python.python_path = vec!["/base/lib".into(), "/abs".into()];
         work.python.preload = vec!["math".into()];
+        work.python.preload_shared = vec!["math".into()];
         wanted.timeout = Some(Duration::from_secs(5));
         wanted.limits.memory_bytes = Some(512 << 20);
         wanted.limits.cpu = Some(Duration::from_secs(2));

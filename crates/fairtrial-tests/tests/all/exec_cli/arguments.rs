@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 const SHOW: &str = "def show(*args, **kwargs):\n    return [list(args), kwargs]\n";
 const EXEC: [&str; 4] = ["exec", "show.py", "--function", "show"];
 
-/// EX-97
+/// RE-14, EX-97
 #[test]
 fn arguments_come_from_files_and_from_standard_input() {
     let shell = Shell::new();
@@ -64,7 +64,7 @@ fn faults_in_files_of_arguments_have_their_place() {
     assert!(!shell.path().join("spill").exists(), "nothing was started");
 }
 
-/// FA-13
+/// RE-14, FA-13
 #[test]
 fn a_file_that_lies_where_the_user_is_and_not_where_the_command_ran_is_hinted_at() {
     let shell = Shell::new();
@@ -87,7 +87,7 @@ fn a_file_that_lies_where_the_user_is_and_not_where_the_command_ran_is_hinted_at
     assert_eq!((run.code, &*run.stdout, &*run.stderr), (Some(0), "1\n", ""));
 }
 
-/// FA-13
+/// RE-14, FA-13
 #[test]
 fn a_batch_hints_at_the_directory_of_its_file() {
     let shell = Shell::new();
@@ -146,7 +146,7 @@ fn can_build(shell: &Shell) -> bool {
     run.code == Some(0)
 }
 
-/// FA-13: a root engine gives each `strict` call a user of its own, which has to be able to run what was built.
+/// RE-14, FA-13: a root engine gives each `strict` call a user of its own, which has to be able to run what was built.
 #[test]
 fn a_program_built_at_limits_runs_at_strict() {
     let shell = Shell::new();
@@ -165,7 +165,7 @@ fn a_program_built_at_limits_runs_at_strict() {
     }
 }
 
-/// FA-13: nothing is opened that the user's own umask closes, and scratch files stay private.
+/// RE-14, FA-13: nothing is opened that the user's own umask closes, and scratch files stay private.
 #[test]
 fn files_beside_the_scratch_directory_have_the_users_own_umask() {
     let shell = Shell::new();
@@ -190,7 +190,7 @@ fn files_beside_the_scratch_directory_have_the_users_own_umask() {
     assert_eq!(umask("022", "none", true), "0022");
 }
 
-/// FA-13
+/// RE-14, FA-13
 #[test]
 fn at_strict_what_the_calls_own_user_cannot_use_is_named_with_a_remedy() {
     if !rustix::process::geteuid().is_root() {

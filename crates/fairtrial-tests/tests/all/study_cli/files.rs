@@ -26,7 +26,7 @@ fn study(agent: &str, more: &str) -> Shell {
     shell
 }
 
-/// FA-21, SF-6: as calls have it, its paths relative to the file.
+/// RE-14, SF-6: as calls have it, its paths relative to the file.
 #[test]
 fn a_sandbox_may_be_a_mapping() {
     let agent = "    python: agent.py:go\n    sandbox: {level: limits, on_missing: degrade, write: [data]}\n";
@@ -63,7 +63,7 @@ fn a_sandbox_may_be_a_mapping() {
     }
 }
 
-/// FA-23: a variable that is not set is named beforehand, with its place, and it is what `run` ends with.
+/// RE-14, FA-23: a variable that is not set is named beforehand, with its place, and it is what `run` ends with.
 #[test]
 fn an_unset_variable_is_told_before_and_after() {
     let agent = "    python: agent.py:key\n    pass_env: [KEY]\n";
@@ -90,7 +90,7 @@ fn an_unset_variable_is_told_before_and_after() {
     );
 }
 
-/// FA-21: a level of numbers is called by its value.
+/// RE-14: a level of numbers is called by its value.
 #[test]
 fn a_contrast_names_levels_by_their_values() {
     let agent = "    {source: 'def f(run): return {\"output\": {\"v\": run[\"replicate\"] % 2}}', function: f}\n";
@@ -115,7 +115,7 @@ fn a_contrast_names_levels_by_their_values() {
     }
 }
 
-/// ST-25: `plan` says that it starts nothing; of a faulty study nothing is called either. Where there is no interpreter,
+/// RE-14, ST-25: `plan` says that it starts nothing; of a faulty study nothing is called either. Where there is no interpreter,
 /// whoever calls one says so.
 #[test]
 fn reading_a_faulty_study_calls_no_constraint() {
@@ -138,7 +138,7 @@ fn reading_a_faulty_study_calls_no_constraint() {
     }
 }
 
-/// ST-62: what is recorded is what was planned, whatever becomes of the file meanwhile: it is opened once.
+/// RE-14, ST-62: what is recorded is what was planned, whatever becomes of the file meanwhile: it is opened once.
 #[test]
 fn a_study_is_read_once() {
     let shell = study("    {command: ['true']}\n", "on_failure: stop\n");
@@ -156,7 +156,7 @@ fn a_study_is_read_once() {
     assert_eq!(recorded.join("\n"), shell.read("study.yaml"));
 }
 
-/// One word for one thing: those of calls are understood, too.
+/// RE-14: one word for one thing; those of calls are understood, too.
 #[test]
 fn times_are_read_under_the_name_that_calls_have_for_them() {
     let slow = "    source: 'import time; f = lambda run: time.sleep(60)'\n    function: f\n    timeout_s: 0.2\n";
