@@ -175,7 +175,8 @@ def _become_worker(parent):
 
 
 _PLAN_HEAD = _Struct("<III")
-_PLAN_CALL = _Struct("<IIBBBB6B6Q")
+_PLAN_CALL = _Struct("<IIBBBB6s6Q")
+_ALL_PLAIN = bytes(6)
 _NOWHERE = (1 << 32) - 1
 _PLAN_POINTER = _Struct("<II")
 _BE_TRIED, _GIVE_SOMETHING = 1, 2
@@ -193,16 +194,15 @@ def run_plan(text, descriptors):
     base = _ctypes.addressof(_ctypes.c_char.from_buffer(memory))
     for place, to in _PLAN_POINTER.iter_unpack(text[pointers_at:memory_at]):
         _ctypes.c_uint64.from_address(base + place).value = base + to
-    for number, result_to, step, must, times, counting, *arguments in _PLAN_CALL.iter_unpack(text[at:pointers_at]):
-        values = []
-        for kind, value in zip(arguments[:6], arguments[6:]):
-            if kind == 1:
-                value += base
-            elif kind == 2:
-                value = descriptors[value]
-            elif kind == 3:
-                value = _ctypes.c_int32.from_address(base + value).value
-            values.append(value)
+    for number, result_to, step, must, times, counting, kinds, *values in _PLAN_CALL.iter_unpack(text[at:pointers_at]):
+        if kinds != _ALL_PLAIN:
+            for place, kind in enumerate(kinds):
+                if kind == 1:
+                    values[place] += base
+                elif kind == 2:
+                    values[place] = descriptors[values[place]]
+                elif kind == 3:
+                    values[place] = _ctypes.c_int32.from_address(base + values[place]).value
         for _ in range(times):
             result = _syscall(number, *values)
             if result < (must == _GIVE_SOMETHING) and must != _BE_TRIED:
