@@ -93,8 +93,10 @@ pub fn plan(confine: &Confine, means: Means, birth: Birth) -> io::Result<Plan> {
     if alone {
         be_counted_alone(&mut plan);
     }
-    if birth == Birth::Executed || alone || has_quotas {
+    if birth == Birth::Executed || alone {
         forgo_privileges(&mut plan);
+    } else if has_quotas {
+        empty_bounding_set(&mut plan); // full again in another user namespace; the rest is as its zygote left it
     }
     if birth == Birth::Executed || alone || has_quotas || confine.namespaces.is_some() {
         give_up_privileges(&mut plan, means.user);
@@ -235,12 +237,16 @@ fn be_dumpable(plan: &mut Plan) {
 
 /// No way back to privileges by executing a program.
 fn forgo_privileges(plan: &mut Plan) {
-    let arguments = [Arg::Value(libc::PR_CAPBSET_DROP as u64), Arg::Value(0)];
-    // Who may not drop one cannot gain one either, after the next line.
-    plan.try_call(Step::Privileges, libc::SYS_prctl, &arguments);
-    plan.repeat(capabilities(), 1);
+    empty_bounding_set(plan);
     let no_new = [Arg::Value(libc::PR_SET_NO_NEW_PRIVS as u64), Arg::Value(1)];
     plan.call(Step::Privileges, libc::SYS_prctl, &no_new);
+}
+
+fn empty_bounding_set(plan: &mut Plan) {
+    let arguments = [Arg::Value(libc::PR_CAPBSET_DROP as u64), Arg::Value(0)];
+    // Who may not drop one cannot gain one either, for want of new privileges.
+    plan.try_call(Step::Privileges, libc::SYS_prctl, &arguments);
+    plan.repeat(capabilities(), 1);
 }
 
 /// Another user, and empty capability sets.

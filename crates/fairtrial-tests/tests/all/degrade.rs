@@ -13,10 +13,8 @@ const TRY: &str = "import os, socket\ndef f(port, canary):\n    done = []\n    t
                    except OSError:\n        pass\n    try:\n        open(canary, 'a')\n        \
                    done.append('write')\n    except OSError:\n        pass\n    return done\n";
 
-fn without(facility: Facility) -> Story {
-    Story::with(|config| {
-        config.without.insert(facility);
-    })
+fn without(facilities: &[Facility]) -> Story {
+    Story::with(|config| config.without.extend(facilities))
 }
 
 fn at(level: Level, on_missing: OnMissing, mut call: Call) -> Call {
@@ -43,7 +41,7 @@ fn told(events: &[Event]) -> Vec<&'static str> {
 /// SB-44, SB-45
 #[tokio::test]
 async fn a_strict_call_that_may_degrade_runs_at_the_best_there_is_and_is_marked() {
-    let story = without(Facility::Namespaces);
+    let story = without(&[Facility::Namespaces]);
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let canary = story.write("outside/canary", "");
@@ -83,21 +81,21 @@ async fn a_strict_call_that_may_degrade_runs_at_the_best_there_is_and_is_marked(
 /// SB-45
 #[tokio::test]
 async fn a_call_that_insists_on_its_level_ends_before_any_code_of_its_own_runs() {
-    for (facility, level, mechanism, hint) in [
+    for (facilities, level, mechanism, hint) in [
         (
-            Facility::Namespaces,
+            &[Facility::Namespaces][..],
             Level::Strict,
             "userns",
             "; this engine was set up to do without",
         ),
         (
-            Facility::Landlock,
+            &[Facility::Landlock, Facility::Namespaces],
             Level::Limits,
             "write_scope",
             "; needs Landlock: Linux 5.13",
         ),
     ] {
-        let story = without(facility);
+        let story = without(facilities);
         let mark = story.path().join("ran");
         let touch = Call::command(["touch".into(), mark.clone().into_os_string()]);
         let source = Story::call("open('ran', 'w')\ndef f():\n    return 1\n", "[]");
@@ -120,11 +118,13 @@ async fn a_call_that_insists_on_its_level_ends_before_any_code_of_its_own_runs()
 /// SB-25, SB-45: each facility can be missing, and `limits` runs all the same.
 #[tokio::test]
 async fn limits_runs_without_landlock_and_without_cgroups() {
-    for (facility, effective) in [
-        (Facility::Landlock, Level::None),
-        (Facility::Cgroups, Level::Limits),
+    let (landlock, namespaces) = (Facility::Landlock, Facility::Namespaces);
+    for (facilities, effective) in [
+        (&[landlock, namespaces][..], Level::None),
+        (&[landlock], Level::Limits),
+        (&[Facility::Cgroups], Level::Limits),
     ] {
-        let story = without(facility);
+        let story = without(facilities);
         let outcome = story
             .run(at(
                 Level::Limits,
@@ -133,12 +133,12 @@ async fn limits_runs_without_landlock_and_without_cgroups() {
             ))
             .await;
         assert_eq!(outcome.verdict, Verdict::Ok, "{:?}", outcome.error);
-        assert_eq!(outcome.in_force.effective, effective, "{facility:?}");
-        if facility == Facility::Cgroups {
+        assert_eq!(outcome.in_force.effective, effective, "{facilities:?}");
+        if facilities == [Facility::Cgroups] {
             assert_eq!(state(&outcome, "memory"), State::Sampled);
         }
         let events = story.end().await;
-        assert_eq!(told(&events).is_empty(), facility == Facility::Cgroups);
+        assert_eq!(told(&events).is_empty(), effective == Level::Limits);
     }
 }
 
@@ -176,7 +176,7 @@ fn where_user_namespaces_are_switched_off_strict_fails_closed_or_degrades_as_ask
 /// SB-26, SB-50: the kernel lets it have one process more than it may, and that one is the breach.
 #[tokio::test]
 async fn without_cgroups_the_tasks_of_a_call_are_counted_by_its_user() {
-    let story = without(Facility::Cgroups);
+    let story = without(&[Facility::Cgroups]);
     let fork = "import os, resource, signal\ndef f(count):\n    for _ in range(count):\n        if os.fork() == 0:\n            \
                 signal.pause()\n    return resource.getrlimit(resource.RLIMIT_NPROC)[1]\n";
     let mut call = at(Level::Strict, OnMissing::Fail, Story::call(fork, "[9]"));

@@ -44,16 +44,22 @@ async fn many_calls_on_few_processors_are_judged_by_their_own_time() {
     let limit = Duration::from_millis(400);
     let calls = (0..8 * available_cpus())
         .map(|_| story.backend.submit(spin(0.2, limit)).expect("accepted"));
-    let mut longest_ns = 0;
+    let (mut longest_ns, mut wall_ns, mut accounted_ns) = (0, 0, 0);
     for call in calls.collect::<Vec<_>>() {
         let outcome = call.await.expect("the engine does its work");
         assert_eq!(outcome.verdict, Verdict::Ok, "{:?}", outcome.error);
         longest_ns = longest_ns.max(outcome.metrics.wall_ns.expect("measured"));
+        wall_ns += outcome.metrics.wall_ns.expect("measured");
+        let waited_ns = outcome.metrics.wait_ns.expect("measured");
+        accounted_ns += waited_ns + outcome.metrics.user_ns.expect("measured");
         let margin = outcome.metrics.margin.expect("it has a limit");
         assert_eq!(margin.limit, "timeout_s");
         assert!((0.5..1.0).contains(&margin.used), "{margin:?}");
     }
     assert!(u128::from(longest_ns) > limit.as_nanos(), "{longest_ns}");
+    // They ran or waited all the time, and a wait takes longer than the time between two looks.
+    let share = accounted_ns as f64 / wall_ns as f64;
+    assert!(share > 0.7, "{share}");
     story.end().await;
 }
 
