@@ -39,6 +39,9 @@ pub struct LocalConfig {
     /// Whether the engine looks out for a moment before it sleeps while processors are idle: quicker for one caller,
     /// and no help where several engines share them.
     pub stays_awake: bool,
+    /// Whether other code of this process may close descriptors that are the engine's, as `os.closerange` does: then that
+    /// is noticed, for a few system calls per call.
+    pub guards_descriptors: bool,
     /// How long a worker may take to acknowledge.
     pub ack_timeout: Duration,
     /// Whether the next `fresh` worker is forked while a call of its key runs.
@@ -131,6 +134,7 @@ impl LocalConfig {
             launcher: None,
             adopts_orphans: false,
             stays_awake: true,
+            guards_descriptors: false,
             ack_timeout: Duration::from_secs(30),
             fork_ahead: true,
             max_zygotes: 8,

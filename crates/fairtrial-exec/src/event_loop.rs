@@ -21,11 +21,16 @@ fn builder() -> Builder {
     builder
 }
 
-/// As [`on_new_thread`], in a process that is somebody else's: what the host does to its descriptors is noticed.
+/// As [`on_new_thread`]. If `is_guest`, the process is somebody else's, and what the host does to the loop's descriptors is
+/// noticed.
 pub(crate) fn on_guarded_thread<F: Future<Output = ()>>(
     name: &str,
+    is_guest: bool,
     work: impl FnOnce() -> F + Send + 'static,
 ) -> io::Result<(JoinHandle<()>, Option<Arc<Guard>>)> {
+    if !is_guest {
+        return Ok((on_new_thread(name, work)?, None));
+    }
     let (made, is_made) = mpsc::channel();
     let thread = std::thread::Builder::new().name(name.to_owned());
     let thread = thread.spawn(move || {

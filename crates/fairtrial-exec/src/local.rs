@@ -247,14 +247,16 @@ impl LocalBackend {
 
     fn start_thread(&self, state: &mut State) -> Result<Arc<Door>, EngineError> {
         let (sender, pool) = self.prepared();
-        let (thread, guard) = event_loop::on_guarded_thread("fairtrial-engine", || async move {
+        let work = || async move {
             // As a task, and not awaited here: to wake a task of the same thread takes no system call.
             let ended = tokio::task::spawn_local(pool().run()).await;
             if ended.is_err() {
                 log::error!("the engine panicked; its calls are given up");
             }
-        })
-        .map_err(EngineError::io("starting the engine's thread"))?;
+        };
+        let is_guest = self.config.guards_descriptors;
+        let (thread, guard) = event_loop::on_guarded_thread("fairtrial-engine", is_guest, work)
+            .map_err(EngineError::io("starting the engine's thread"))?;
         let commands = Arc::new(Door::new(sender, guard, &self.observers));
         *state = State::Running {
             commands: commands.clone(),

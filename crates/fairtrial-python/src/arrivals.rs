@@ -58,7 +58,8 @@ impl Arrivals {
     /// Of the node of this name, which reaches the store of this URL.
     #[new]
     fn new(blobs: Option<&str>, node: String) -> PyResult<Self> {
-        let config = LocalConfig::from_env().map_err(engine_error)?;
+        let mut config = LocalConfig::from_env().map_err(engine_error)?;
+        config.guards_descriptors = true;
         let cache = config.cache_dir();
         let cache = cache.unwrap_or_else(|| std::env::temp_dir().join("fairtrial-cache"));
         let store = store(blobs, &config)?;

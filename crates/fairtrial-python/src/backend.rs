@@ -67,6 +67,7 @@ pub(crate) struct Options {
 impl Options {
     pub(crate) fn read(self) -> PyResult<LocalConfig> {
         let mut config = LocalConfig::from_env().map_err(engine_error)?;
+        config.guards_descriptors = true;
         let time = |name: &str, value: f64| {
             fairtrial_exec::seconds(name, value)
                 .map_err(|bad| PyValueError::new_err(bad.to_string()))

@@ -97,7 +97,7 @@ fn set_child_subreaper() -> io::Result<()> {
 }
 
 /// Closes every descriptor above 2 that is not in `keep`: whatever the host left inheritable.
-fn close_all_but(keep: &[&OwnedFd]) {
+pub(super) fn close_all_but(keep: &[&OwnedFd]) {
     let mut kept: Vec<u32> = keep
         .iter()
         .map(|fd| fd.as_raw_fd().cast_unsigned())
@@ -106,7 +106,7 @@ fn close_all_but(keep: &[&OwnedFd]) {
     let mut first = 3;
     for fd in kept.into_iter().chain([u32::MAX]) {
         if fd > first {
-            // SAFETY: nothing in this process owns these numbers: it has only just begun. An empty range is refused,
+            // SAFETY: nothing in this process uses these numbers: it has only just begun. An empty range is refused,
             // harmlessly.
             unsafe { libc::syscall(libc::SYS_close_range, first, fd - 1, 0) };
         }

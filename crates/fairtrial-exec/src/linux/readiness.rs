@@ -59,10 +59,14 @@ fn register(fd: OwnedFd, interest: Interest) -> io::Result<Watched> {
     // SAFETY: an `OwnedFd` is open until it is dropped, always gives the same number, and the loop's registration goes
     // before it does, so that the number is never somebody else's while it is watched.
     let registered = unsafe { AsyncFd::register_with_interest(fd, interest) };
-    let fd = registered.map_err(|error| {
-        let error = io::Error::from(error);
-        check_all(); // what the loop registers by may be gone
-        error
-    })?;
-    Ok(Watched { _held: held, fd })
+    match registered {
+        Ok(fd) => Ok(Watched { _held: held, fd }),
+        Err(error) => {
+            let (fd, error) = error.into_parts();
+            check_all(); // what the loop registers by may be gone
+            drop(held); // before its descriptor
+            drop(fd);
+            Err(error)
+        }
+    }
 }

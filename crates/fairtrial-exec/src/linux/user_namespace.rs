@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::process::DumpableBehavior;
 
 use super::clone::{clone, clone_from, enter, exit, reap};
+use super::process::close_all_but;
 
 /// The users of calls whose engine is root's: the first, and how many. Calls that run at once have a user each.
 pub const SLOT_USERS: (u32, u32) = (1_900_000_000, 4096);
@@ -49,8 +50,7 @@ impl UserNamespace {
     /// quota is counted for this one as well, it has one part in `sharers` of half of what the machine allows.
     pub fn with_own_quotas(&self, sharers: u32) -> io::Result<Self> {
         let (maps, quotas) = (self.maps(), machine_quotas(sharers));
-        let (ready, ready_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        let (go, go_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let (ours, theirs) = super::socket::pair_stream()?;
         let go_in = || {
             enter(self.raw(), libc::CLONE_NEWUSER)?;
             // It took new credentials: the files in `/proc` of what it starts would belong to root.
@@ -61,20 +61,20 @@ impl UserNamespace {
         // Only a process in this namespace may write the maps of one below.
         let above = clone_from(go_in, 0)?;
         if above == 0 {
-            drop(go_write);
+            close_all_but(&[&theirs]); // where there are few, its own would not be had
             let below = make_below(&maps, &quotas);
             let answer = *below.as_ref().unwrap_or_else(|errno| errno);
-            rustix::io::write(&ready_write, &answer.to_ne_bytes()).ok(); // nobody waits any more
-            rustix::io::read(&go, &mut [0; 1][..]).ok(); // its end says that the namespace has been taken
+            rustix::io::write(&theirs, &answer.to_ne_bytes()).ok(); // nobody waits any more
+            rustix::io::read(&theirs, &mut [0; 1][..]).ok(); // its end says that the namespace has been taken
             if let Ok(pid) = below {
                 super::signals::kill_child(pid);
                 reap(pid).ok();
             }
             exit(0);
         }
-        drop((go, ready_write));
+        drop(theirs);
         let mut answer = [0; 4];
-        let read = rustix::io::retry_on_intr(|| rustix::io::read(&ready, &mut answer));
+        let read = rustix::io::retry_on_intr(|| rustix::io::read(&ours, &mut answer));
         let made = match (read, i32::from_ne_bytes(answer)) {
             (Ok(4), pid @ 1..) => {
                 let file = std::fs::File::open(format!("/proc/{pid}/ns/user"));
@@ -87,7 +87,7 @@ impl UserNamespace {
             (Ok(_), _) => Err(io::ErrorKind::UnexpectedEof.into()),
             (Err(errno), _) => Err(errno.into()),
         };
-        drop(go_write);
+        drop(ours);
         reap(above)?;
         made
     }

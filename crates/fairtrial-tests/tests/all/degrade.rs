@@ -91,7 +91,7 @@ async fn a_call_that_insists_on_its_level_ends_before_any_code_of_its_own_runs()
         (
             &[Facility::Landlock, Facility::Namespaces],
             Level::Limits,
-            "write_scope",
+            "environ_guard",
             "; needs Landlock: Linux 5.13",
         ),
     ] {

@@ -79,11 +79,19 @@ fn run(pair: &Pair, user: User) -> Option<(Vec<Json>, String)> {
 
 /// The attacker first, so that it is there when innocents start.
 fn calls(pair: &Pair, place: &Path) -> String {
+    let mut write = vec![place.to_path_buf()];
+    if pair.shares_quotas {
+        // More places than a call can have mounts for, and without these it has no quotas of its own.
+        write.extend((0..65).map(|n| place.join(n.to_string())));
+        write[1..]
+            .iter()
+            .for_each(|more| std::fs::create_dir(more).expect("made"));
+    }
     let call = |id: String, prelude: &str, source: &str, timeout: f64| {
         j!({
             "id": id, "source": format!("{prelude}{source}"), "function": "f",
             "args": [place, INNOCENTS], "timeout_s": timeout,
-            "sandbox": {"level": "limits", "write": [place]},
+            "sandbox": {"level": "limits", "write": write},
             "limits": {"memory_bytes": 256 << 20, "processes": 64, "file_bytes": 64 << 20},
         })
     };

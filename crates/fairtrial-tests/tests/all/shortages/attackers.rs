@@ -12,6 +12,8 @@ pub(super) struct Pair {
     pub(super) innocent_timeout_s: f64,
     /// Root's words for the shell, in the engine's working directory.
     pub(super) host: &'static str,
+    /// Without user namespaces, which keep it from others.
+    pub(super) shares_quotas: bool,
 }
 
 /// What attackers have in common. An attacker holds what it has until all innocents that began beside it are gone, whose ends
@@ -62,6 +64,7 @@ def checked(result):
 "#;
 
 const PAIR: Pair = Pair {
+    shares_quotas: false,
     name: "",
     attacker: "",
     innocent: "",
@@ -115,6 +118,7 @@ def f(place, innocents):
 };
 
 pub(super) const INOTIFY: Pair = Pair {
+    shares_quotas: true,
     name: "inotify",
     attacker: r#"
 def f(place, innocents):
@@ -133,6 +137,7 @@ def f(place, _):
 };
 
 pub(super) const TIMERS: Pair = Pair {
+    shares_quotas: true,
     name: "timers",
     attacker: r#"
 def f(place, innocents):
@@ -261,6 +266,7 @@ def f(place, innocents):
 };
 
 pub(super) const SHARED_MEMORY: Pair = Pair {
+    shares_quotas: true,
     name: "/dev/shm",
     attacker: r#"
 def f(place, innocents):
