@@ -58,11 +58,14 @@ pub enum Stream {
 /// Pieces that may wait in a tap before the engine stops reading the streams that lead there.
 const TAP_PIECES: usize = 16;
 
+/// Where pieces go; none once the tap was cut.
+type Pieces = Option<mpsc::UnboundedSender<(Stream, Vec<u8>)>>;
+
 /// Takes output as it comes; calls may share one. A slow reader slows who writes, never the engine.
 #[derive(Clone, Debug)]
 pub struct Tap {
     // A plain mutex: held to send a piece, which does not wait.
-    pieces: Arc<Mutex<Option<mpsc::UnboundedSender<(Stream, Vec<u8>)>>>>,
+    pieces: Arc<Mutex<Pieces>>,
     room: Arc<Semaphore>,
 }
 
@@ -100,7 +103,7 @@ impl Tap {
         self.lock().take();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<mpsc::UnboundedSender<(Stream, Vec<u8>)>>> {
+    fn lock(&self) -> MutexGuard<'_, Pieces> {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -88,7 +88,6 @@ impl ScratchRoot {
 
     /// The directory it is in, and its name there: what `linux::remove::remove_tree` takes, for whoever removes it
     /// when this engine no longer can.
-    #[must_use]
     pub fn place(&self) -> io::Result<(OwnedFd, &str)> {
         Ok((self.root.parent()?, &self.root.name))
     }
