@@ -70,6 +70,11 @@ pub struct Recycle {
 }
 
 impl LocalConfig {
+    /// Whether scratch directories are in a directory of the usual name, which has nothing else.
+    pub(crate) fn has_usual_spill_dir(&self) -> bool {
+        self.spill_dir.file_name() == Some(usual_spill_name().as_ref())
+    }
+
     /// Defaults as the process's environment changes them.
     pub fn from_env() -> Result<Self, EngineError> {
         Self::from_vars(std::env::vars_os().collect())
@@ -114,7 +119,7 @@ impl LocalConfig {
         let spill_dir = match text("FAIRTRIAL_SPILL_DIR") {
             Some(dir) => PathBuf::from(dir),
             None => PathBuf::from(text("TMPDIR").unwrap_or_else(|| "/tmp".into()))
-                .join(format!("fairtrial-{}", rustix::process::geteuid().as_raw())),
+                .join(usual_spill_name()),
         };
         let node_id = text("FAIRTRIAL_NODE_ID").unwrap_or_else(|| {
             rustix::system::uname()
@@ -186,6 +191,10 @@ fn parse<T: std::str::FromStr>(
 }
 
 /// The CPUs this process may use, shared among the test processes of `pytest -n`.
+fn usual_spill_name() -> String {
+    format!("fairtrial-{}", rustix::process::geteuid().as_raw())
+}
+
 fn default_workers(xdist_workers: Option<usize>) -> usize {
     (available_cpus() / xdist_workers.filter(|count| *count > 1).unwrap_or(1)).max(1)
 }

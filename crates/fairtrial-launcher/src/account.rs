@@ -16,11 +16,21 @@ use crate::orphans::{self, Orphan};
 use crate::serve::Launcher;
 use crate::task::{Dead, Role, SURVIVOR_NS, Task};
 
+/// More than end at once but by intent.
+const MOST_REAPED: u32 = 64;
+
 impl Launcher {
-    /// Takes in every child that ended.
+    /// Takes in children that ended, and only so many at a time: a call can make them end faster than they are taken in,
+    /// and deadlines are due meanwhile.
     pub(crate) fn reap(&mut self) -> io::Result<()> {
         signals::drain(&self.signals);
-        while let Some(pid) = any_ended()? {
+        self.has_more_to_reap = false;
+        for taken in 0.. {
+            let Some(pid) = any_ended()? else { break };
+            if taken == MOST_REAPED {
+                self.has_more_to_reap = true;
+                break;
+            }
             if let Some(task) = self.by_pid.get(&pid).and_then(|id| self.tasks.get_mut(id)) {
                 task.look_at_zombie();
             }

@@ -13,6 +13,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 
 use crate::confine::Cell;
+use crate::orphans;
 use crate::serve::Launcher;
 use crate::task::{Request, Role, Task};
 
@@ -187,6 +188,11 @@ impl Launcher {
             before_ns: None,
         })?;
         match self.unclaimed.remove(&pid) {
+            // One that ended earlier and had the same number.
+            Some(orphan) if is_child(pid) => {
+                orphans::charge(&mut self.tasks, &orphan);
+                Ok(())
+            }
             Some(orphan) => self.leader_died(id, orphan.into_reaped()),
             None => Ok(()),
         }

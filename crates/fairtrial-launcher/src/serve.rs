@@ -75,6 +75,8 @@ pub(crate) struct Launcher {
     pub(crate) last_fork: u32,
     /// Children that ended while a fork was unanswered: one may be that fork's worker.
     pub(crate) unclaimed: HashMap<i32, Orphan>,
+    /// Children that ended may be left, of which no signal will tell.
+    pub(crate) has_more_to_reap: bool,
     pub(crate) scratch: Option<(OwnedFd, Vec<u8>)>,
     pub(crate) nest: Option<Nest>,
     pub(crate) leaves: Option<Leaves>,
@@ -118,6 +120,7 @@ impl Launcher {
             forks: BTreeMap::new(),
             last_fork: 0,
             unclaimed: HashMap::new(),
+            has_more_to_reap: false,
             scratch: None,
             nest: None,
             leaves: None,
@@ -147,6 +150,9 @@ impl Launcher {
             }
             let now = now_ns();
             let mut tags: Vec<u64> = events.iter().map(|event| event.data.u64()).collect();
+            if self.has_more_to_reap && !tags.contains(&CHILD_SIGNAL) {
+                tags.push(CHILD_SIGNAL);
+            }
             // Zygotes' answers before deaths: a worker that died at once must be known before it is reaped.
             tags.sort_unstable_by_key(|tag| std::cmp::Reverse(*tag));
             for tag in tags {
@@ -177,6 +183,12 @@ impl Launcher {
     }
 
     fn sleep_for(&self) -> Option<rustix::time::Timespec> {
+        if self.has_more_to_reap {
+            return Some(rustix::time::Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            });
+        }
         let wake = self.tasks.values().filter_map(|task| match &task.dead {
             // Of the end of what is in its cgroup nobody tells.
             Some(_) if task.cell.leaf.is_some() => Some(now_ns() + LEAF_LOOK_NS),

@@ -4,8 +4,8 @@
 //! extended attributes; a read-only mount does.
 
 use super::plan::{Arg, Plan};
-use super::world::{NODEV, NOSUID, NULL, RDONLY, clear_attributes, set_attributes};
-use crate::protocol::launcher::{OwnMounts, Step};
+use super::world::{HERE, NODEV, NOSUID, NULL, RDONLY, clear_attributes, set_attributes};
+use crate::protocol::launcher::{Cover, OwnMounts, Step};
 
 const STEP: Step = Step::Mounts;
 
@@ -22,13 +22,53 @@ pub(super) fn put_up(plan: &mut Plan, mounts: &OwnMounts) {
     };
     let kinds = Arg::Value((libc::CLONE_NEWNS | own_memory) as u64);
     plan.call(STEP, libc::SYS_unshare, &[kinds]);
+    let kept = mounts.cover.as_ref().map(|cover| take_aside(plan, cover));
     be_read_only_but(plan, STEP, mounts.writable.iter().map(Vec::as_slice));
+    if let (Some(cover), Some(kept)) = (&mounts.cover, kept) {
+        put_over(plan, cover, kept);
+    }
     if mounts.own_memory {
         let (kind, place) = (plan.text(b"tmpfs"), plan.text(SHARED_MEMORY));
         let (flags, options) = (Arg::Value(NOSUID | NODEV), plan.text(b"mode=1777"));
         let arguments = [kind, place, kind, flags, options];
         plan.call(STEP, libc::SYS_mount, &arguments);
     }
+}
+
+/// A mount of what is not covered, which is nowhere yet.
+fn take_aside(plan: &mut Plan, cover: &Cover) -> Arg {
+    const OPEN_TREE_CLONE: libc::c_uint = 1;
+    let flags =
+        OPEN_TREE_CLONE | libc::AT_RECURSIVE as libc::c_uint | libc::O_CLOEXEC as libc::c_uint;
+    let place = plan.text(&cover.but);
+    let arguments = [HERE, place, Arg::Value(u64::from(flags))];
+    plan.call(STEP, libc::SYS_open_tree, &arguments);
+    plan.keep()
+}
+
+/// An empty file system over the directory, and in it, at its usual place, what was taken aside.
+fn put_over(plan: &mut Plan, cover: &Cover, kept: Arg) {
+    const FROM_DESCRIPTOR: u64 = 4; // MOVE_MOUNT_F_EMPTY_PATH
+    let (kind, at) = (plan.text(b"tmpfs"), plan.text(&cover.at));
+    let (flags, options) = (
+        Arg::Value(NOSUID | NODEV),
+        plan.text(b"mode=755,size=64k,nr_inodes=16"),
+    );
+    plan.call(STEP, libc::SYS_mount, &[kind, at, kind, flags, options]);
+    let slashes = cover.but.iter().enumerate().skip(cover.at.len() + 1);
+    let ends = slashes
+        .filter(|(_, byte)| **byte == b'/')
+        .map(|(end, _)| end);
+    for end in ends.chain([cover.but.len()]) {
+        let directory = plan.text(&cover.but[..end]);
+        let arguments = [HERE, directory, Arg::Value(0o755)];
+        plan.call(STEP, libc::SYS_mkdirat, &arguments);
+    }
+    let (nothing, place) = (plan.text(b""), plan.text(&cover.but));
+    let arguments = [kept, nothing, HERE, place, Arg::Value(FROM_DESCRIPTOR)];
+    plan.call(STEP, libc::SYS_move_mount, &arguments);
+    plan.call(STEP, libc::SYS_close, &[kept]);
+    set_attributes(plan, STEP, at, RDONLY, 0);
 }
 
 /// Has all of the host be read-only but these places.

@@ -227,6 +227,11 @@ pub fn program(filter: Filter) -> Vec<u8> {
             }
         }
     }
+    // A child of the launcher's, or one in another control group: `clone3` can make both, and libc falls back to `clone`,
+    // whose flags can be looked at.
+    refuse_all(&mut program, &[libc::SYS_clone3], libc::ENOSYS);
+    let to_parent = libc::CLONE_PARENT as u32;
+    refuse_if(&mut program, libc::SYS_clone, 0, JUMP_BITS, &[to_parent]);
     for (call, mode_at) in SET_MODES {
         refuse_if(&mut program, *call, *mode_at, JUMP_BITS, &[libc::S_ISUID]);
     }
@@ -274,8 +279,6 @@ pub fn program(filter: Filter) -> Vec<u8> {
 fn refuse_rare_calls(program: &mut Vec<Instruction>, sockets: Sockets) {
     refuse_all(program, RARE, libc::EPERM);
     refuse_all(program, &[libc::SYS_io_setup], libc::ENOSYS);
-    // libc falls back to `clone`, whose flags can be looked at.
-    refuse_all(program, &[libc::SYS_clone3], libc::ENOSYS);
     refuse_if(program, libc::SYS_clone, 0, JUMP_BITS, &[NAMESPACE_FLAGS]);
     let push_input = libc::TIOCSTI as u32;
     refuse_if(program, libc::SYS_ioctl, 1, JUMP_EQUAL, &[push_input]);

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::retry_on_intr;
 use rustix::net::{
@@ -47,6 +47,23 @@ fn pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
 /// Makes this end nonblocking. The flag belongs to the end, not to the pair: the peer keeps blocking.
 pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(fd, true)?)
+}
+
+/// Has the kernel refuse descriptors that the peer sends, from Linux 6.16 on. This end takes none; but to close one may
+/// block, as it does for a connection that lingers.
+pub fn refuse_descriptors(fd: impl AsFd) {
+    const SO_PASSRIGHTS: libc::c_int = 83;
+    let no: libc::c_int = 0;
+    // SAFETY: the kernel reads as many bytes as told from a live local. Where it does not know the option, nothing changes.
+    unsafe {
+        libc::setsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            (&raw const no).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        );
+    }
 }
 
 /// Sends `bytes` with `fds` attached to the first of them; a dead peer is `BrokenPipe`, never SIGPIPE.

@@ -43,6 +43,7 @@ pub(crate) fn fork(
     paths: &[PathBuf],
 ) -> io::Result<Mailbox> {
     let (ours, theirs) = crate::linux::socket::pair_stream()?;
+    crate::linux::socket::refuse_descriptors(&ours);
     let (stdout, stdout_theirs) = Output::open(Stream::Stdout)?;
     let (stderr, stderr_theirs) = Output::open(Stream::Stderr)?;
     let Identity { number, id, alone } = identity;

@@ -161,6 +161,17 @@ pub struct OwnMounts {
     pub writable: Vec<Vec<u8>>,
     /// Whether `/dev/shm`, System V objects and message queues are the task's own.
     pub own_memory: bool,
+    /// A directory of the engine's of which only the task's own part is to be seen.
+    pub cover: Option<Cover>,
+}
+
+/// A directory that is covered but for one below it, which can be changed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Cover {
+    /// The directory.
+    pub at: Vec<u8>,
+    /// The one below it.
+    pub but: Vec<u8>,
 }
 
 /// What Landlock sees to.

@@ -1,7 +1,7 @@
 //! What this machine has for confining calls: found out once per process, or once per engine by trying it.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::thread::{CapabilitySet, capabilities};
@@ -109,6 +109,8 @@ pub(crate) struct Means {
     calls_at_a_time: u32,
     /// Whether scratch directories are elsewhere than in `/dev/shm`.
     own_memory: bool,
+    /// The directory of all engines of this user, if scratch directories are there.
+    engines_dir: Option<PathBuf>,
     /// Mechanisms of levels that did not hold when they were last tried.
     // A plain mutex: held to read or change one list, which is empty but on a machine that is broken.
     disproved: Mutex<Vec<(Level, &'static str)>>,
@@ -164,6 +166,9 @@ impl Means {
             withheld: config.without.clone(),
             calls_at_a_time: u32::try_from(config.max_workers).unwrap_or(u32::MAX),
             own_memory: !is_in_shared_memory(&config.spill_dir),
+            engines_dir: config
+                .has_usual_spill_dir()
+                .then(|| config.spill_dir.clone()),
             ..Self::default()
         };
         if means.withholds(Facility::Namespaces) {
@@ -302,6 +307,11 @@ impl Means {
     /// Whether a call that has mounts of its own can have `/dev/shm` of its own.
     pub(crate) fn own_memory(&self) -> bool {
         self.own_memory && Path::new(SHARED_MEMORY).is_dir()
+    }
+
+    /// The directory that holds the scratch directories of all engines of this user and nothing else, if it is used.
+    pub(crate) fn engines_dir(&self) -> Option<&Path> {
+        self.engines_dir.as_deref()
     }
 
     pub(crate) fn calls_at_a_time(&self) -> u32 {

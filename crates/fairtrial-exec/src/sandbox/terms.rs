@@ -10,7 +10,9 @@ use crate::call::{Call, Work};
 use crate::linux::cgroup::LeafLimits;
 use crate::linux::process::host_umask;
 use crate::linux::seccomp::{Filter, Others, Sockets};
-use crate::protocol::launcher::{self, Bind, Confine, Landlock, Namespaces, OwnMounts, World};
+use crate::protocol::launcher::{
+    self, Bind, Confine, Cover, Landlock, Namespaces, OwnMounts, World,
+};
 use crate::workspace::Workspace;
 
 /// Added to a candidate's score when the host is short of memory: it goes before anybody else.
@@ -79,6 +81,8 @@ pub(crate) struct Terms {
     as_caller: bool,
     /// Whether it writes in directories of the user's, beside its own scratch directory.
     writes_for_others: bool,
+    /// Places of the host that it names.
+    named: Vec<PathBuf>,
     /// Whether `/dev/shm` can be its own.
     own_memory: bool,
 }
@@ -91,6 +95,12 @@ impl Terms {
         confined.then(|| Self {
             writes_for_others: !call.sandbox.write.is_empty()
                 || (call.cwd.is_some() && !own_function && call.workspace.is_none()),
+            named: with_targets(
+                named_places(call)
+                    .map(Path::to_path_buf)
+                    .collect::<Vec<_>>()
+                    .iter(),
+            ),
             own_memory: wants_own_memory(call),
             sandbox: call.sandbox.clone(),
             memory_bytes: call.limits.memory_bytes,
@@ -172,10 +182,31 @@ impl Terms {
                 Inside::World => Namespaces::All(self.world(scratch, paths)),
             }),
             tree: workspace.map(Workspace::to_tree),
-            mounts: own_mounts.then(|| own_mounts_but(&writable, own_memory)),
+            mounts: own_mounts
+                .then(|| own_mounts_but(&writable, own_memory, self.cover(means, scratch, paths))),
             own_quotas: own_quotas.then(|| means.calls_at_a_time()),
             filter: (confined && means.seccomp()).then(|| self.filter(inside)),
         }
+    }
+
+    /// What hides the scratch directories of other calls, of other engines, too, unless the call names a place beside
+    /// its own.
+    fn cover(&self, means: &Means, scratch: &Path, interpreter: &[PathBuf]) -> Option<Cover> {
+        let named = self.named.iter().chain(interpreter).chain(&self.cwd);
+        let named: Vec<_> = named.filter(|place| !place.starts_with(scratch)).collect();
+        let hides = |place: &&Path| {
+            scratch.starts_with(place)
+                && scratch != *place
+                && !named.iter().any(|named| named.starts_with(place))
+        };
+        let candidates = means.engines_dir().into_iter().chain(scratch.parent());
+        let at = candidates
+            .filter(|_| self.level() < Level::Strict)
+            .find(hides)?;
+        Some(Cover {
+            at: bytes(at),
+            but: bytes(scratch),
+        })
     }
 
     fn refuses_network(&self) -> bool {
@@ -263,14 +294,18 @@ impl Terms {
     }
 }
 
-fn own_mounts_but(writable: &[&Path], own_memory: bool) -> OwnMounts {
+fn own_mounts_but(writable: &[&Path], own_memory: bool, cover: Option<Cover>) -> OwnMounts {
+    let kept = cover.as_ref().map(|cover| cover.but.clone());
     let writable = writable.iter().copied();
     // A device is written to through any mount.
     let writable = writable.filter(|place| !place.starts_with("/dev/null"));
     let writable = writable.filter(|place| !(own_memory && *place == Path::new(SHARED_MEMORY)));
+    let mut writable: Vec<_> = outermost(writable).into_iter().map(bytes).collect();
+    writable.retain(|place| Some(place) != kept.as_ref());
     OwnMounts {
-        writable: outermost(writable).into_iter().map(bytes).collect(),
+        writable,
         own_memory,
+        cover,
     }
 }
 

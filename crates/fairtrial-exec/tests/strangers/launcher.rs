@@ -7,9 +7,9 @@ use fairtrial_exec::linux::perf::{Counted, Uncounted};
 use fairtrial_exec::linux::seccomp::{Filter, Others, Sockets};
 use fairtrial_exec::linux::selftest::{Exhaust, SelfTest};
 use fairtrial_exec::protocol::launcher::{
-    Bind, Cause, Confine, CpuTimeout, CpuUse, End, FromLauncher, Landlock, Namespaces, Network,
-    OwnMounts, Program, SharedTree, Step, TaskId, ToLauncher, Tree, TreeUpper, Watch, World,
-    decode, encode,
+    Bind, Cause, Confine, Cover, CpuTimeout, CpuUse, End, FromLauncher, Landlock, Namespaces,
+    Network, OwnMounts, Program, SharedTree, Step, TaskId, ToLauncher, Tree, TreeUpper, Watch,
+    World, decode, encode,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -158,6 +158,10 @@ fn confine() -> Confine {
         mounts: Some(OwnMounts {
             writable: vec![b"/tmp".to_vec()],
             own_memory: true,
+            cover: Some(Cover {
+                at: b"/tmp".to_vec(),
+                but: b"/tmp/own".to_vec(),
+            }),
         }),
         own_quotas: Some(2),
         filter: Some(Filter {

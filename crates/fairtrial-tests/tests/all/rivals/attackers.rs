@@ -22,7 +22,7 @@ def f(x):
 /// As [`INNOCENT`], and what a call has to itself where it has mounts and quotas of its own: shared memory, semaphores,
 /// System V objects (refused at `confined`), watches of files, timers, queued signals, modes of its own files.
 pub(super) const DELICATE: &str = r#"
-import ctypes, multiprocessing, os, signal, subprocess, threading
+import ctypes, fcntl, multiprocessing, os, signal, subprocess, threading
 from multiprocessing import shared_memory
 libc = ctypes.CDLL(None, use_errno=True)
 def check(result):
@@ -48,7 +48,12 @@ def round(watch):
         check(libc.sigqueue(os.getpid(), signal.SIGRTMIN, None))
         assert signal.sigwait({signal.SIGRTMIN}) == signal.SIGRTMIN
     with open("own") as own:
+        fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
         assert len(own.read()) == 10000
+    writer = os.open("fifo", os.O_RDWR)
+    os.write(writer, b"mine")
+    assert os.read(writer, 100) == b"mine"
+    os.close(writer)
     if queue >= 0:
         check(libc.msgctl(queue, 0, None))
     again.close()
@@ -59,6 +64,7 @@ def f(x):
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGRTMIN})
     watch = check(libc.inotify_init())
     check(libc.inotify_add_watch(watch, b".", 2))
+    os.mkfifo("fifo")
     for _ in range(50):
         round(watch)
     assert subprocess.run(["true"]).returncode == 0
@@ -282,6 +288,89 @@ def f():
 "#,
     ),
     (
+        "children of the launcher",
+        r#"
+def f():
+    CLONE_PARENT = 0x8000
+    def flood():
+        for _ in range(1000):
+            if libc.syscall(56, CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0) == 0:
+                os._exit(0)
+    until_end(flood, 0)
+    return "tried"
+"#,
+    ),
+    (
+        "orphans without end",
+        r#"
+def f():
+    def orphan():
+        middle = os.fork()
+        if middle == 0:
+            for _ in range(20):
+                if os.fork() == 0:
+                    os._exit(0)
+            os._exit(0)
+        os.waitpid(middle, 0)
+    until_end(orphan, 0)
+    return "tried"
+"#,
+    ),
+    (
+        "locks without end",
+        r#"
+def f():
+    held = []
+    def lock():
+        file = open("locked-%d" % len(held), "w")
+        held.append(file)
+        for at in range(0, 4000, 2):
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, at)
+    until_end(lock)
+    time.sleep(60)  # to its deadline, at which locks are looked at
+"#,
+    ),
+    (
+        "a connection that lingers, for the engine to close",
+        r#"
+def f():
+    server = socket.create_server(("127.0.0.1", 0))
+    engine = [int(n) for n in os.listdir("/proc/self/fd")]
+    engine = max(n for n in engine if n != server.fileno() and os.readlink("/proc/self/fd/%d" % n).startswith("socket:"))
+    engine = socket.socket(fileno=os.dup(engine))
+    def send():
+        client = socket.create_connection(server.getsockname())
+        client.setblocking(False)
+        try:
+            while client.send(b"x" * 65536):
+                pass
+        except BlockingIOError:
+            pass
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 70))
+        engine.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [client.fileno()]))])
+        client.close()
+    until_end(send)
+    return "tried"
+"#,
+    ),
+    (
+        "control groups of others",
+        r#"
+def f():
+    CLONE_INTO_CGROUP = 0x200000000
+    groups = [place for place, _, files in os.walk("/sys/fs/cgroup") if "cgroup.procs" in files]
+    def enter():
+        for group in groups:
+            fd = os.open(group, os.O_RDONLY | os.O_DIRECTORY)
+            arguments = struct.pack("11Q", CLONE_INTO_CGROUP, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, 0, 0, fd)
+            if libc.syscall(435, arguments, len(arguments)) == 0:
+                os._exit(0)
+            os.close(fd)
+    until_end(enter)
+    return "tried"
+"#,
+    ),
+    (
         "processes",
         r#"
 def f():
@@ -342,6 +431,27 @@ def f():
                             pass
     until_end(change)
     return "tried"
+"#,
+    ),
+    (
+        "reading others' directories",
+        r#"
+def f():
+    own = os.getcwd()
+    held = []
+    def reach():
+        above = own
+        while "spill" in above:
+            above = os.path.dirname(above)
+            for name in os.listdir(above) if "spill" in above else []:
+                place = os.path.join(above, name)
+                for name in os.listdir(place) if not own.startswith(place) else []:
+                    file = os.open(os.path.join(place, name), os.O_RDONLY | os.O_NONBLOCK)
+                    held.append(file)
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    os.read(file, 4096)
+    until_end(reach)
+    return len(held)
 "#,
     ),
     (
