@@ -88,7 +88,8 @@ impl Guard {
     }
 
     fn expect_of(self: &Arc<Self>, is_so: impl FnOnce(&Self) -> bool) -> bool {
-        if !self.is_lost() && !is_so(self) {
+        // What an ended loop held is given up, perhaps while this looks.
+        if !self.is_lost() && !is_so(self) && !self.of_loop.is_released() {
             self.lose();
         }
         !self.is_lost()
@@ -106,6 +107,7 @@ impl Guard {
 
     /// Told by the loop's thread.
     pub(crate) fn ended(&self) {
+        self.of_loop.release();
         *lock(&self.has_ended.0) = true;
         self.has_ended.1.notify_all();
     }

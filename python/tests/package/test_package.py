@@ -208,7 +208,7 @@ def test_limits_take_sizes_and_seconds():
 def test_a_call_takes_the_keys_of_the_json():
     """PY-8"""
     keys = """id source file function args kwargs python python_path env cwd timeout_s time queue_timeout_s limits
-        sandbox isolation preload result capture_bytes argv stdin""".split()
+        sandbox isolation preload preload_shared result capture_bytes argv stdin""".split()
     assert sorted(field.name for field in dataclasses.fields(ft.Call)) == sorted(keys)
     same = ft.Call(source="def f(): pass", function="f", limits={"memory_bytes": 1 << 20, "cpu_s": 1, "file_bytes": 5})
     assert same.limits == ft.Limits(memory="1M", cpu=1, file_size=5)

@@ -3,8 +3,8 @@
 
 use std::fs;
 use std::io;
-use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fs::{MemfdFlags, Stat, fstat, memfd_create};
@@ -21,16 +21,15 @@ pub(crate) struct LoopDescriptors {
     /// What another thread writes to in order to wake it.
     wakers: Vec<RawFd>,
     /// Opened for this alone: other files may have these numbers and watch each other, but none is this one.
-    sentinel: ManuallyDrop<OwnedFd>,
+    sentinel: RawFd,
     identity: Option<FileIdentity>,
+    /// The loop has ended, and the sentinel is closed.
+    is_released: AtomicBool,
 }
 
 impl Drop for LoopDescriptors {
     fn drop(&mut self) {
-        if self.has_sentinel() {
-            // SAFETY: it is not used again.
-            unsafe { ManuallyDrop::drop(&mut self.sentinel) };
-        }
+        self.release();
     }
 }
 
@@ -46,7 +45,8 @@ impl LoopDescriptors {
             epolls: Vec::new(),
             wakers: Vec::new(),
             identity: FileIdentity::of(sentinel.as_raw_fd()),
-            sentinel: ManuallyDrop::new(sentinel),
+            sentinel: sentinel.into_raw_fd(),
+            is_released: AtomicBool::new(false),
         };
         for entry in fs::read_dir("/proc/self/fd")?.flatten() {
             let is_epoll = fs::read_link(entry.path())
@@ -82,7 +82,20 @@ impl LoopDescriptors {
     }
 
     fn has_sentinel(&self) -> bool {
-        FileIdentity::of(self.sentinel.as_raw_fd()) == self.identity
+        FileIdentity::of(self.sentinel) == self.identity
+    }
+
+    /// Closes the sentinel: the loop has ended.
+    pub(crate) fn release(&self) {
+        if !self.is_released.swap(true, Ordering::AcqRel) && self.has_sentinel() {
+            // SAFETY: it is the file that this opened and owns, and it is closed once.
+            drop(unsafe { OwnedFd::from_raw_fd(self.sentinel) });
+        }
+    }
+
+    /// Whether the loop has ended.
+    pub(crate) fn is_released(&self) -> bool {
+        self.is_released.load(Ordering::Acquire)
     }
 
     /// The same of every number.
@@ -147,7 +160,6 @@ pub(crate) fn disconnect(socket: RawFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::{FromRawFd, IntoRawFd};
 
     fn in_loop<T>(work: impl FnOnce() -> T) -> T {
         let runtime = crate::event_loop::of_this_thread().unwrap();
