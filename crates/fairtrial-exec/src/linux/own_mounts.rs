@@ -23,7 +23,7 @@ pub(super) fn put_up(plan: &mut Plan, mounts: &OwnMounts) {
     let kinds = Arg::Value((libc::CLONE_NEWNS | own_memory) as u64);
     plan.call(STEP, libc::SYS_unshare, &[kinds]);
     let kept = mounts.cover.as_ref().map(|cover| take_aside(plan, cover));
-    be_read_only_but(plan, STEP, mounts.writable.iter().map(Vec::as_slice));
+    make_read_only_except(plan, STEP, mounts.writable.iter().map(Vec::as_slice));
     if let (Some(cover), Some(kept)) = (&mounts.cover, kept) {
         put_over(plan, cover, kept);
     }
@@ -40,7 +40,7 @@ fn take_aside(plan: &mut Plan, cover: &Cover) -> Arg {
     const OPEN_TREE_CLONE: libc::c_uint = 1;
     let flags =
         OPEN_TREE_CLONE | libc::AT_RECURSIVE as libc::c_uint | libc::O_CLOEXEC as libc::c_uint;
-    let place = plan.text(&cover.but);
+    let place = plan.text(&cover.keep);
     let arguments = [HERE, place, Arg::Value(u64::from(flags))];
     plan.call(STEP, libc::SYS_open_tree, &arguments);
     plan.keep()
@@ -55,24 +55,24 @@ fn put_over(plan: &mut Plan, cover: &Cover, kept: Arg) {
         plan.text(b"mode=755,size=64k,nr_inodes=16"),
     );
     plan.call(STEP, libc::SYS_mount, &[kind, at, kind, flags, options]);
-    let slashes = cover.but.iter().enumerate().skip(cover.at.len() + 1);
+    let slashes = cover.keep.iter().enumerate().skip(cover.at.len() + 1);
     let ends = slashes
         .filter(|(_, byte)| **byte == b'/')
         .map(|(end, _)| end);
-    for end in ends.chain([cover.but.len()]) {
-        let directory = plan.text(&cover.but[..end]);
+    for end in ends.chain([cover.keep.len()]) {
+        let directory = plan.text(&cover.keep[..end]);
         let arguments = [HERE, directory, Arg::Value(0o755)];
         plan.call(STEP, libc::SYS_mkdirat, &arguments);
     }
-    let (nothing, place) = (plan.text(b""), plan.text(&cover.but));
+    let (nothing, place) = (plan.text(b""), plan.text(&cover.keep));
     let arguments = [kept, nothing, HERE, place, Arg::Value(FROM_DESCRIPTOR)];
     plan.call(STEP, libc::SYS_move_mount, &arguments);
     plan.call(STEP, libc::SYS_close, &[kept]);
     set_attributes(plan, STEP, at, RDONLY, 0);
 }
 
-/// Has all of the host be read-only but these places.
-pub(super) fn be_read_only_but<'a>(
+/// Makes all of the host read-only except these places.
+pub(super) fn make_read_only_except<'a>(
     plan: &mut Plan,
     step: Step,
     writable: impl Iterator<Item = &'a [u8]>,

@@ -73,7 +73,7 @@ pub(super) fn keep_the_host(plan: &mut Plan, tree: &Tree, writable: &[Vec<u8>]) 
         path(place).starts_with(path(&tree.at)) || tree.private.as_deref() == Some(place)
     };
     let places = writable.iter().filter(|place| !is_own(place));
-    own_mounts::be_read_only_but(plan, STEP, places.map(Vec::as_slice));
+    own_mounts::make_read_only_except(plan, STEP, places.map(Vec::as_slice));
 }
 
 /// A `/dev/shm` that nobody else sees, as large as what may be changed.

@@ -171,7 +171,7 @@ pub struct Cover {
     /// The directory.
     pub at: Vec<u8>,
     /// The one below it.
-    pub but: Vec<u8>,
+    pub keep: Vec<u8>,
 }
 
 /// What Landlock sees to.

@@ -35,7 +35,7 @@ pub(crate) fn in_force(call: &Call, mode: Mode, means: &Means) -> InForce {
     if level < Level::Strict && terms::has_own_memory(call, means) {
         put(&mut mechanisms, own_memory());
     }
-    if means.mounts_at(level) && !terms::can_have_mounts(call) {
+    if means.mounts_at(level) && !terms::can_have_mounts(sandbox) {
         for name in ["userns", "mountns"] {
             let via = "too many places to write";
             put(&mut mechanisms, entry(name, State::Unavailable, via));

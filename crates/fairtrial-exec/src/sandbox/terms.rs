@@ -81,7 +81,7 @@ pub(crate) struct Terms {
     as_caller: bool,
     /// Whether it writes in directories of the user's, beside its own scratch directory.
     writes_for_others: bool,
-    /// Places of the host that it names.
+    /// Places of the host that it names, as it names them.
     named: Vec<PathBuf>,
     /// Whether `/dev/shm` can be its own.
     own_memory: bool,
@@ -95,12 +95,7 @@ impl Terms {
         confined.then(|| Self {
             writes_for_others: !call.sandbox.write.is_empty()
                 || (call.cwd.is_some() && !own_function && call.workspace.is_none()),
-            named: with_targets(
-                named_places(call)
-                    .map(Path::to_path_buf)
-                    .collect::<Vec<_>>()
-                    .iter(),
-            ),
+            named: named_places(call).map(Path::to_path_buf).collect(),
             own_memory: wants_own_memory(call),
             sandbox: call.sandbox.clone(),
             memory_bytes: call.limits.memory_bytes,
@@ -144,10 +139,10 @@ impl Terms {
         let inside = means.namespaces_at(self.level());
         let inside = inside.or(workspace.map(|_| Inside::Processes));
         let confined = self.level() != Level::None;
-        let few = self.sandbox.write.len() <= MOST_OWN_PLACES;
-        let own_mounts = workspace.is_none() && few && means.mounts_at(self.level());
-        let own_memory = own_mounts && self.own_memory && means.own_memory();
-        let own_quotas = own_mounts || (workspace.is_none() && inside == Some(Inside::World));
+        let has_mounts =
+            workspace.is_none() && can_have_mounts(&self.sandbox) && means.mounts_at(self.level());
+        let own_memory = has_mounts && self.own_memory && means.own_memory();
+        let own_quotas = has_mounts || (workspace.is_none() && inside == Some(Inside::World));
         Confine {
             leaf: (confined && means.cgroups()).then_some(LeafLimits {
                 memory_bytes: self.memory_bytes,
@@ -182,8 +177,8 @@ impl Terms {
                 Inside::World => Namespaces::All(self.world(scratch, paths)),
             }),
             tree: workspace.map(Workspace::to_tree),
-            mounts: own_mounts
-                .then(|| own_mounts_but(&writable, own_memory, self.cover(means, scratch, paths))),
+            mounts: has_mounts
+                .then(|| own_mounts(&writable, own_memory, self.cover(means, scratch, paths))),
             own_quotas: own_quotas.then(|| means.calls_at_a_time()),
             filter: (confined && means.seccomp()).then(|| self.filter(inside)),
         }
@@ -192,8 +187,12 @@ impl Terms {
     /// What hides the scratch directories of other calls, of other engines, too, unless the call names a place beside
     /// its own.
     fn cover(&self, means: &Means, scratch: &Path, interpreter: &[PathBuf]) -> Option<Cover> {
-        let named = self.named.iter().chain(interpreter).chain(&self.cwd);
-        let named: Vec<_> = named.filter(|place| !place.starts_with(scratch)).collect();
+        let named = self.named.iter().filter(|place| place.is_absolute());
+        let named = with_targets(named.chain(interpreter).chain(&self.cwd));
+        let named: Vec<_> = named
+            .iter()
+            .filter(|place| !place.starts_with(scratch))
+            .collect();
         let hides = |place: &&Path| {
             scratch.starts_with(place)
                 && scratch != *place
@@ -205,7 +204,7 @@ impl Terms {
             .find(hides)?;
         Some(Cover {
             at: bytes(at),
-            but: bytes(scratch),
+            keep: bytes(scratch),
         })
     }
 
@@ -294,8 +293,8 @@ impl Terms {
     }
 }
 
-fn own_mounts_but(writable: &[&Path], own_memory: bool, cover: Option<Cover>) -> OwnMounts {
-    let kept = cover.as_ref().map(|cover| cover.but.clone());
+fn own_mounts(writable: &[&Path], own_memory: bool, cover: Option<Cover>) -> OwnMounts {
+    let kept = cover.as_ref().map(|cover| cover.keep.clone());
     let writable = writable.iter().copied();
     // A device is written to through any mount.
     let writable = writable.filter(|place| !place.starts_with("/dev/null"));
@@ -318,14 +317,14 @@ fn wants_own_memory(call: &Call) -> bool {
 const MOST_OWN_PLACES: usize = 64;
 
 /// Whether a call's places to write are few enough for mounts of its own.
-pub(super) fn can_have_mounts(call: &Call) -> bool {
-    call.sandbox.write.len() <= MOST_OWN_PLACES
+pub(super) fn can_have_mounts(sandbox: &Sandbox) -> bool {
+    sandbox.write.len() <= MOST_OWN_PLACES
 }
 
 /// As [`wants_own_memory`], where it can be had.
 pub(super) fn has_own_memory(call: &Call, means: &Means) -> bool {
     call.workspace.is_none()
-        && can_have_mounts(call)
+        && can_have_mounts(&call.sandbox)
         && means.mounts_at(call.sandbox.level)
         && means.own_memory()
         && wants_own_memory(call)

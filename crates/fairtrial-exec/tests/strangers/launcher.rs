@@ -160,7 +160,7 @@ fn confine() -> Confine {
             own_memory: true,
             cover: Some(Cover {
                 at: b"/tmp".to_vec(),
-                but: b"/tmp/own".to_vec(),
+                keep: b"/tmp/own".to_vec(),
             }),
         }),
         own_quotas: Some(2),
